@@ -1,0 +1,136 @@
+package dispatch
+
+import "github.com/sluicehq/sluice/internal/rawjson"
+
+// A Field is a top-level member of a payload that Sluice looks at.
+type Field uint8
+
+// The fields. User and Role are objects whose id counts where an id is asked for.
+const (
+	NoField Field = iota
+	ID
+	GuildID
+	ChannelID
+	UserID
+	RoleID
+	SoundID
+	UserObject
+	RoleObject
+	IDs
+	Unavailable
+	EmojiList
+	StickerList
+	ThreadList
+	MemberList
+	PresenceList
+	SoundList
+	GuildList
+	SessionID
+	ResumeURL
+	numFields
+)
+
+// Fields are the raw values of a payload's fields, nil where it has none. They
+// alias the payload. The zero value is ready to use.
+type Fields struct {
+	values [numFields][]byte
+	// Object reports whether the payload is a JSON object at all.
+	Object bool
+}
+
+// Scan finds the fields of payload in one pass. A payload that is no object, or
+// that breaks off, has the fields found so far; the error then says where.
+func (f *Fields) Scan(payload []byte) error {
+	*f = Fields{}
+	if !rawjson.IsObject(payload) {
+		return nil
+	}
+	var o rawjson.Object
+	o.Reset(payload)
+	for o.Next() {
+		if field := fieldOf(o.Key); field != NoField {
+			f.values[field] = o.Value
+		}
+	}
+	f.Object = o.Err() == nil
+	return o.Err()
+}
+
+// Raw returns a field's raw value, nil if the payload does not have it.
+func (f *Fields) Raw(field Field) []byte { return f.values[field] }
+
+// ID returns the identifier in a field, or in the object it holds; nil if there
+// is none (absent, null, empty or of another type).
+func (f *Fields) ID(field Field) []byte {
+	value := f.values[field]
+	if field == UserObject || field == RoleObject {
+		value = rawjson.Get(value, "id")
+	}
+	return rawjson.ID(value)
+}
+
+// names has each field's member name, for fieldOf.
+var names = [numFields]string{
+	ID: "id", GuildID: "guild_id", ChannelID: "channel_id", UserID: "user_id", RoleID: "role_id",
+	SoundID: "sound_id", UserObject: "user", RoleObject: "role", IDs: "ids", Unavailable: "unavailable",
+	EmojiList: "emojis", StickerList: "stickers", ThreadList: "threads", MemberList: "members",
+	PresenceList: "presences", SoundList: "soundboard_sounds", GuildList: "guilds",
+	SessionID: "session_id", ResumeURL: "resume_gateway_url",
+}
+
+var fieldIndex = func() map[string]Field {
+	m := make(map[string]Field, numFields)
+	for field, name := range names {
+		if name != "" {
+			m[name] = Field(field)
+		}
+	}
+	return m
+}()
+
+func fieldOf(key []byte) Field {
+	if field, ok := fieldIndex[string(key)]; ok {
+		return field
+	}
+	for _, c := range key {
+		if (c >= 'A' && c <= 'Z') || c == '\\' { // seldom: Discord writes neither
+			for field, name := range names {
+				if name != "" && rawjson.KeyIs(key, name) {
+					return Field(field)
+				}
+			}
+			return NoField
+		}
+	}
+	return NoField
+}
+
+// Key returns the identifier a payload is ordered by, and the guild's id if it
+// is that: its guild, else its channel, else its user; nil if it has none of
+// them. t is nil for an unknown type.
+func (t *Type) Key(f *Fields) (key, guild []byte) {
+	var g, c, u Field
+	if t != nil {
+		g, c, u = t.Guild, t.Channel, t.User
+	}
+	if key := f.ID(or(g, GuildID)); key != nil {
+		return key, key
+	}
+	if key := f.ID(or(c, ChannelID)); key != nil {
+		return key, nil
+	}
+	if u != NoField {
+		return f.ID(u), nil
+	}
+	if key := f.ID(UserID); key != nil {
+		return key, nil
+	}
+	return f.ID(UserObject), nil
+}
+
+func or(field, fallback Field) Field {
+	if field == NoField {
+		return fallback
+	}
+	return field
+}
