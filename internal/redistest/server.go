@@ -1,0 +1,256 @@
+package redistest
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"strconv"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+)
+
+// A Server is a redis-server process. Its methods must not be called
+// concurrently with each other; clients may use it concurrently.
+type Server struct {
+	addr    string
+	binary  string
+	dir     string
+	args    []string
+	process *process // nil while it is down
+}
+
+// Start starts a server of the test's own and waits until it answers. args are
+// further options of redis-server ("--appendonly", "yes"); without any it
+// persists nothing, and data is lost when it is killed. It is stopped and its
+// data removed when the test ends.
+func Start(tb testing.TB, args ...string) *Server {
+	tb.Helper()
+	s, err := start(lookBinary(tb), args)
+	if err != nil {
+		tb.Fatalf("redistest: %v", err)
+	}
+	tb.Cleanup(s.end)
+	return s
+}
+
+// Addr returns host:port. It stays the same over Restart.
+func (s *Server) Addr() string { return s.addr }
+
+// Client returns a client of the server; it is closed when the test ends.
+func (s *Server) Client(tb testing.TB) *redis.Client { return client(tb, s.addr) }
+
+// Dir returns the data directory, which is kept over restarts.
+func (s *Server) Dir() string { return s.dir }
+
+// Kill ends the process with SIGKILL, as a crash would, and returns once it is
+// gone. It does nothing if the server is down.
+func (s *Server) Kill() {
+	if s.process != nil {
+		s.process.kill()
+		s.process = nil
+	}
+}
+
+// Stop ends the process with SIGTERM, at which Redis saves what it is
+// configured to save, and returns once it is gone.
+func (s *Server) Stop(tb testing.TB) {
+	tb.Helper()
+	if s.process == nil {
+		return
+	}
+	if err := s.process.signal(syscall.SIGTERM); err != nil {
+		tb.Fatalf("redistest: stop redis-server: %v", err)
+	}
+	select {
+	case <-s.process.exited:
+		s.process = nil
+	case <-time.After(10 * time.Second):
+		tb.Fatalf("redistest: redis-server did not stop within 10s; its log:\n%s", s.log())
+	}
+}
+
+// Restart starts the server again on the same address with the same data
+// directory, killing it first if it runs, and waits until it answers.
+func (s *Server) Restart(tb testing.TB) {
+	tb.Helper()
+	s.Kill()
+	if err := s.launch(); err != nil {
+		tb.Fatalf("redistest: restart: %v", err)
+	}
+}
+
+// Pause freezes the process with SIGSTOP: connections stay, nothing is answered.
+func (s *Server) Pause(tb testing.TB) {
+	tb.Helper()
+	s.send(tb, pauseSignal)
+}
+
+// Continue ends a Pause.
+func (s *Server) Continue(tb testing.TB) {
+	tb.Helper()
+	s.send(tb, continueSignal)
+}
+
+func (s *Server) send(tb testing.TB, sig os.Signal) {
+	tb.Helper()
+	if sig == nil {
+		tb.Skip("redistest: processes can't be paused on " + runtime.GOOS)
+	}
+	if s.process == nil {
+		tb.Fatal("redistest: the server is down")
+	}
+	if err := s.process.signal(sig); err != nil {
+		tb.Fatalf("redistest: send %v to redis-server: %v", sig, err)
+	}
+}
+
+// end kills the process and removes its data.
+func (s *Server) end() {
+	s.Kill()
+	os.RemoveAll(s.dir)
+}
+
+func (s *Server) log() []byte {
+	text, _ := os.ReadFile(filepath.Join(s.dir, "redis.log"))
+	if len(text) > 4096 {
+		text = text[len(text)-4096:]
+	}
+	return text
+}
+
+func lookBinary(tb testing.TB) string {
+	tb.Helper()
+	binary, err := exec.LookPath("redis-server")
+	switch {
+	case err == nil:
+	case os.Getenv("CI") != "":
+		tb.Fatalf("redistest: %v; install Redis 6.2 or newer", err)
+	default:
+		tb.Skipf("redistest: %v; install Redis 6.2 or newer to run this test", err)
+	}
+	return binary
+}
+
+var errPort = errors.New("the port was taken by another process")
+
+func start(binary string, args []string) (*Server, error) {
+	dir, err := os.MkdirTemp("", "redistest-")
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{binary: binary, dir: dir, args: args}
+	for range 10 { // the port is free when it is chosen, perhaps not a moment later
+		if s.addr, err = freeAddr(); err != nil {
+			break
+		}
+		if err = s.launch(); !errors.Is(err, errPort) {
+			break
+		}
+	}
+	if err != nil {
+		s.end()
+		return nil, err
+	}
+	return s, nil
+}
+
+func freeAddr() (string, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	defer l.Close()
+	return l.Addr().String(), nil
+}
+
+// launch starts the process and waits until it, and no other, answers at addr.
+func (s *Server) launch() error {
+	_, port, err := net.SplitHostPort(s.addr)
+	if err != nil {
+		return err
+	}
+	args := append([]string{
+		"--port", port, "--bind", "127.0.0.1", "--dir", s.dir, "--logfile", "redis.log",
+		"--save", "", "--appendonly", "no", "--daemonize", "no",
+	}, s.args...)
+	p, err := spawn(exec.Command(s.binary, args...))
+	if err != nil {
+		return fmt.Errorf("start %s: %w", s.binary, err)
+	}
+	rdb := redis.NewClient(&redis.Options{Addr: s.addr, MaxRetries: -1, DialTimeout: time.Second, DialerRetries: 1})
+	defer rdb.Close()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
+		select {
+		case <-p.exited:
+			if bytes.Contains(s.log(), []byte("Address already in use")) {
+				return fmt.Errorf("%w: %s", errPort, s.addr)
+			}
+			return fmt.Errorf("redis-server %q exited: %v; its log:\n%s", args, p.err, s.log())
+		case <-tick.C:
+		}
+		// PING answers an error while the data set is loaded, INFO does not.
+		info, err := rdb.Info(context.Background(), "server").Result()
+		if err != nil || rdb.Ping(context.Background()).Err() != nil {
+			continue
+		}
+		if pid := processID.FindStringSubmatch(info); pid == nil || pid[1] != strconv.Itoa(p.cmd.Process.Pid) {
+			p.kill()
+			return fmt.Errorf("%w: %s", errPort, s.addr)
+		}
+		s.process = p
+		return nil
+	}
+	p.kill()
+	return fmt.Errorf("redis-server did not answer at %s within 20s; its log:\n%s", s.addr, s.log())
+}
+
+var processID = regexp.MustCompile(`process_id:(\d+)`)
+
+// A process is a running child.
+type process struct {
+	cmd    *exec.Cmd
+	exited chan struct{} // closed when it has been waited for
+	err    error         // of Wait; read after exited
+}
+
+// spawn starts cmd such that it dies with the test binary where the system can
+// do that. The goroutine ends with the process: the thread that started it must
+// live as long, because its end counts as the parent's.
+func spawn(cmd *exec.Cmd) (*process, error) {
+	dieWithParent(cmd)
+	p := &process{cmd: cmd, exited: make(chan struct{})}
+	started := make(chan error, 1)
+	go func() {
+		defer close(p.exited)
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		err := cmd.Start()
+		started <- err
+		if err == nil {
+			p.err = cmd.Wait()
+		}
+	}()
+	if err := <-started; err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *process) signal(sig os.Signal) error { return p.cmd.Process.Signal(sig) }
+
+func (p *process) kill() {
+	p.signal(os.Kill) // an error means that it has ended
+	<-p.exited
+}
