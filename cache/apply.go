@@ -1,0 +1,489 @@
+package cache
+
+import (
+	"github.com/sluicehq/sluice/internal/dispatch"
+	"github.com/sluicehq/sluice/internal/rawjson"
+)
+
+// maxFields bounds the fields written by one HSET, far below Redis's limit of
+// 1,048,576 arguments a command.
+const maxFields = 10_000
+
+// guildLists are the lists in a GUILD_CREATE whose elements are entities.
+var guildLists = [...]struct {
+	name string
+	kind dispatch.Kind
+}{
+	{"roles", dispatch.Role},
+	{"channels", dispatch.Channel},
+	{"threads", dispatch.Thread},
+	{"members", dispatch.Member},
+	{"presences", dispatch.Presence},
+	{"voice_states", dispatch.VoiceState},
+	{"stage_instances", dispatch.StageInstance},
+	{"guild_scheduled_events", dispatch.ScheduledEvent},
+	{"soundboard_sounds", dispatch.SoundboardSound},
+}
+
+// Apply sets c.State to what was known before the change, makes the change in
+// memory and hands its Redis commands to w. Changes are applied in the order of
+// their sequence, each after a Prefetch that had it.
+//
+// Sources: the merging rules of each dispatch at
+// https://discord.com/developers/docs/events/gateway-events
+func (s *Store) Apply(c *Change, w Writer) error {
+	if c.Type == nil || !c.Fields.Object {
+		return nil
+	}
+	s.latest = max(s.latest, c.Received)
+	f := &c.Fields
+	switch rule := &c.Type.Cache; rule.Do {
+	case dispatch.Ready:
+		s.ready(c, w)
+	case dispatch.Put:
+		if col, id := s.locate(c); col != nil && id != nil {
+			s.put(col, id, s.own(c, object(c)), w)
+		}
+	case dispatch.Merge, dispatch.MergeKnown, dispatch.GuildUpdate:
+		return s.merge(c, w)
+	case dispatch.MergeVoice:
+		if rawjson.IsNull(f.Raw(dispatch.ChannelID)) {
+			return s.remove(c, w)
+		}
+		return s.merge(c, w)
+	case dispatch.Remove:
+		return s.remove(c, w)
+	case dispatch.RemoveMany:
+		return s.removeMany(c, w)
+	case dispatch.PutList:
+		return s.putList(c, w)
+	case dispatch.MergeList:
+		return s.mergeList(c, rule.Kind, f.Raw(rule.Object), w)
+	case dispatch.MembersChunk:
+		if err := s.mergeList(c, dispatch.Member, f.Raw(dispatch.MemberList), w); err != nil {
+			return err
+		}
+		return s.mergeList(c, dispatch.Presence, f.Raw(dispatch.PresenceList), w)
+	case dispatch.ReplaceList:
+		if col := s.children(rule.Kind, f.ID(dispatch.GuildID)); col != nil {
+			w.Command("UNLINK", col.key)
+			s.mem.clear(col)
+			s.putAll(c, rule.Kind, f.Raw(rule.Object), w)
+		}
+	case dispatch.GuildCreate:
+		s.guildCreate(c, w)
+	case dispatch.GuildDelete:
+		return s.guildDelete(c, w)
+	}
+	return nil
+}
+
+// object returns the entity in a payload.
+func object(c *Change) []byte {
+	if field := c.Type.Cache.Object; field != dispatch.NoField {
+		return c.Fields.Raw(field)
+	}
+	return c.Payload
+}
+
+// own returns value for keeping: itself if it is most of the payload, else a
+// copy, so that a small object does not hold a large buffer.
+func (s *Store) own(c *Change, value []byte) []byte {
+	if 2*len(value) >= cap(c.Payload) {
+		return value
+	}
+	return append(make([]byte, 0, len(value)), value...)
+}
+
+// put writes one object.
+func (s *Store) put(col *collection, id, value []byte, w Writer) {
+	if col.bucket.channel != "" {
+		e := s.mem.set(col, id, value, s.latest+s.cfg.MessageAge.Milliseconds())
+		w.Command("HSET", col.key, e.id, value)
+		s.keepBucket(col, w)
+		s.touched[col.bucket.channel] = max(s.touched[col.bucket.channel], col.bucket.number)
+		return
+	}
+	e := s.mem.set(col, id, value, 0)
+	w.Command("HSET", col.key, e.id, value)
+}
+
+// keepBucket sets the expiry of a message bucket that is being written to, and
+// sees that its scope's index vouches for it until then. Within a second of the
+// last time there is nothing to do.
+func (s *Store) keepBucket(col *collection, w Writer) {
+	age := s.cfg.MessageAge.Milliseconds()
+	if s.latest-col.expirySet < min(1000, age/10) {
+		return
+	}
+	col.expirySet = s.latest
+	w.Command("PEXPIRE", col.key, age)
+	if until := s.latest + age; col.indexed < until {
+		col.indexed = until + age/4 + 1000
+		index := s.keys.Cache("buckets:" + col.in.id)
+		w.Command("ZADD", index, col.indexed, col.bucket.member())
+		w.Command("ZREMRANGEBYSCORE", index, "-inf", s.latest)
+		w.Command("PEXPIRE", index, 2*age+2000)
+	}
+}
+
+func (s *Store) merge(c *Change, w Writer) error {
+	col, id := s.locate(c)
+	if col == nil || id == nil {
+		return nil
+	}
+	old, known := s.mem.lookup(col, id, c.Received)
+	if !known {
+		return ErrNotRead
+	}
+	c.State = old
+	value := object(c)
+	if !rawjson.IsObject(value) {
+		return nil
+	}
+	switch {
+	case c.Type.Cache.Do == dispatch.GuildUpdate:
+		value = withoutNested(value)
+		if old != nil {
+			value = rawjson.AppendMerged(make([]byte, 0, len(old)+64), old, value)
+		}
+	case old != nil:
+		value = rawjson.AppendMerged(make([]byte, 0, max(len(old), len(value))+64), old, value)
+	case c.Type.Cache.Do == dispatch.MergeKnown:
+		return nil
+	default:
+		value = s.own(c, value)
+	}
+	e := s.mem.set(col, id, value, s.entryExpiry(col))
+	w.Command("HSET", col.key, e.id, value)
+	if col.bucket.channel != "" {
+		s.keepBucket(col, w)
+	}
+	return nil
+}
+
+func (s *Store) entryExpiry(col *collection) int64 {
+	if col.bucket.channel == "" {
+		return 0
+	}
+	return s.latest + s.cfg.MessageAge.Milliseconds()
+}
+
+func withoutNested(guild []byte) []byte {
+	return rawjson.AppendWithout(make([]byte, 0, 4096), guild, func(key, _ []byte) bool { return dispatch.IsNested(key) })
+}
+
+func (s *Store) remove(c *Change, w Writer) error {
+	col, id := s.locate(c)
+	if col != nil && id != nil {
+		old, known := s.mem.lookup(col, id, c.Received)
+		if !known {
+			return ErrNotRead
+		}
+		c.State = old
+		s.drop(col, id, w)
+	}
+	f := &c.Fields
+	switch guild := f.ID(dispatch.GuildID); c.Type.Cache.Kind {
+	case dispatch.Member:
+		for _, kind := range [...]dispatch.Kind{dispatch.Presence, dispatch.VoiceState} {
+			if col := s.children(kind, guild); col != nil && id != nil {
+				s.drop(col, id, w)
+			}
+		}
+	case dispatch.Channel:
+		if id == nil {
+			id = f.ID(dispatch.ID)
+		}
+		return s.removeChannel(c, id, guild, w)
+	case dispatch.Thread:
+		if id == nil {
+			id = f.ID(dispatch.ID)
+		}
+		if id != nil {
+			s.dropMessages(c, func(channel string) bool { return channel == string(id) }, w)
+		}
+	}
+	return nil
+}
+
+// drop deletes one object.
+func (s *Store) drop(col *collection, id []byte, w Writer) {
+	e := s.mem.set(col, id, nil, s.entryExpiry(col))
+	w.Command("HDEL", col.key, e.id)
+}
+
+// removeChannel takes a channel's threads and messages along.
+func (s *Store) removeChannel(c *Change, id, guild []byte, w Writer) error {
+	if id == nil {
+		return nil
+	}
+	gone := map[string]bool{string(id): true}
+	if threads := s.children(dispatch.Thread, guild); threads != nil {
+		if threads.whole == nil {
+			return ErrNotRead
+		}
+		args := []any{"HDEL", threads.key}
+		for _, e := range threads.entries {
+			if e.value != nil && string(rawjson.ID(rawjson.Get(e.value, "parent_id"))) == string(id) {
+				gone[e.id] = true
+				args = append(args, e.id)
+			}
+		}
+		for _, thread := range args[2:] {
+			s.mem.set(threads, []byte(thread.(string)), nil, 0)
+		}
+		if len(args) > 2 {
+			w.Command(args...)
+		}
+	}
+	s.dropMessages(c, func(channel string) bool { return gone[channel] }, w)
+	return nil
+}
+
+// dropMessages deletes the messages of the channels of c's scope that match.
+func (s *Store) dropMessages(c *Change, match func(channel string) bool, w Writer) {
+	scopeID := s.scopeID(c)
+	if s.off[kindIndex(dispatch.Message)] || scopeID == nil {
+		return
+	}
+	in := s.mem.scope(scopeID)
+	for _, member := range c.buckets {
+		if b, ok := parseBucket(member); ok && match(b.channel) {
+			s.bucket(in, b)
+		}
+	}
+	unlink := []any{"UNLINK"}
+	forget := []any{"ZREM", s.keys.Cache("buckets:" + in.id)}
+	for b, col := range in.messages {
+		if match(b.channel) {
+			s.mem.clear(col)
+			col.expirySet, col.indexed = 0, 0
+			unlink = append(unlink, col.key)
+			forget = append(forget, b.member())
+		}
+	}
+	if len(unlink) > 1 {
+		w.Command(unlink...)
+		w.Command(forget...)
+	}
+	s.mem.releaseScope(in)
+}
+
+func (s *Store) removeMany(c *Change, w Writer) error {
+	var (
+		err   error
+		state []byte
+	)
+	s.eachMessage(c, func(col *collection, id []byte) {
+		old, known := s.mem.lookup(col, id, c.Received)
+		if !known {
+			err = ErrNotRead
+		}
+		if old != nil {
+			state = append(append(state, ','), old...)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if len(state) > 0 {
+		state[0] = '['
+		c.State = append(state, ']')
+	}
+	s.eachMessage(c, func(col *collection, id []byte) { s.drop(col, id, w) })
+	return nil
+}
+
+func (s *Store) putList(c *Change, w Writer) error {
+	col, id := s.locate(c)
+	if col == nil || id == nil {
+		return nil
+	}
+	old, known := s.mem.lookup(col, id, c.Received)
+	if !known {
+		return ErrNotRead
+	}
+	c.State = old
+	s.putGuildList(c, c.Type.Cache.Kind, id, object(c), w)
+	return nil
+}
+
+func (s *Store) mergeList(c *Change, kind dispatch.Kind, list []byte, w Writer) error {
+	var (
+		err error
+		set hset
+	)
+	s.eachOf(c, kind, list, func(col *collection, id, object []byte) {
+		old, known := s.mem.lookup(col, id, c.Received)
+		if !known {
+			err = ErrNotRead
+			return
+		}
+		value := rawjson.AppendMerged(make([]byte, 0, len(old)+len(object)), old, object)
+		set.add(col.key, s.mem.set(col, id, value, 0).id, value, w)
+	})
+	set.flush(w)
+	return err
+}
+
+// putAll stores each element of a list as it came.
+func (s *Store) putAll(c *Change, kind dispatch.Kind, list []byte, w Writer) {
+	var set hset
+	s.eachOf(c, kind, list, func(col *collection, id, object []byte) {
+		value := s.own(c, object)
+		set.add(col.key, s.mem.set(col, id, value, 0).id, value, w)
+	})
+	set.flush(w)
+}
+
+// hset gathers the fields of one hash into few commands.
+type hset struct{ args []any }
+
+func (h *hset) add(key, id string, value []byte, w Writer) {
+	if len(h.args) == 0 {
+		h.args = append(h.args, "HSET", key)
+	}
+	h.args = append(h.args, id, value)
+	if len(h.args) >= 2+2*maxFields {
+		h.flush(w)
+	}
+}
+
+func (h *hset) flush(w Writer) {
+	if len(h.args) > 0 {
+		w.Command(h.args...)
+		h.args = nil
+	}
+}
+
+func (s *Store) ready(c *Change, w Writer) {
+	if user := c.Fields.Raw(dispatch.UserObject); rawjson.IsObject(user) {
+		if col, id := s.locate(c); col != nil {
+			s.put(col, id, s.own(c, user), w)
+		}
+	}
+	key := s.keys.Cache("unavailable")
+	clear(s.unavailable)
+	w.Command("DEL", key)
+	args := []any{"SADD", key}
+	var a rawjson.Array
+	for a.Reset(c.Fields.Raw(dispatch.GuildList)); a.Next(); {
+		if id := rawjson.ID(rawjson.Get(a.Value, "id")); id != nil {
+			s.unavailable[string(id)] = struct{}{}
+			args = append(args, string(id))
+		}
+	}
+	if len(args) > 2 {
+		w.Command(args...)
+	}
+}
+
+// guildCreate replaces everything of the guild but its messages. Lists that the
+// payload does not have (a guild in an outage has none) stay as they are.
+func (s *Store) guildCreate(c *Change, w Writer) {
+	id := c.Fields.ID(dispatch.ID)
+	if id == nil {
+		return
+	}
+	_, announced := s.unavailable[string(id)]
+	if rawjson.IsTrue(c.Fields.Raw(dispatch.Unavailable)) {
+		c.Sync = true
+		s.setUnavailable(id, w)
+		return
+	}
+	c.Sync = announced
+	if announced {
+		delete(s.unavailable, string(id))
+		w.Command("SREM", s.keys.Cache("unavailable"), string(id))
+	}
+
+	var lists [len(guildLists)][]byte
+	var o rawjson.Object
+	unlink := []any{"UNLINK"}
+	for o.Reset(c.Payload); o.Next(); {
+		for i := range guildLists {
+			if rawjson.KeyIs(o.Key, guildLists[i].name) && len(o.Value) > 0 && o.Value[0] == '[' {
+				lists[i] = o.Value
+			}
+		}
+	}
+	for i, list := range lists {
+		if list == nil {
+			continue
+		}
+		if col := s.children(guildLists[i].kind, id); col != nil {
+			unlink = append(unlink, col.key)
+			s.mem.clear(col)
+		}
+	}
+	if len(unlink) > 1 {
+		w.Command(unlink...)
+	}
+	if col := s.global(dispatch.Guild); col != nil {
+		s.put(col, id, withoutNested(c.Payload), w)
+	}
+	s.putGuildList(c, dispatch.Emojis, id, c.Fields.Raw(dispatch.EmojiList), w)
+	s.putGuildList(c, dispatch.Stickers, id, c.Fields.Raw(dispatch.StickerList), w)
+	for i, list := range lists {
+		s.putAll(c, guildLists[i].kind, list, w)
+	}
+}
+
+// putGuildList stores one of a guild's lists that are kept whole.
+func (s *Store) putGuildList(c *Change, kind dispatch.Kind, guild, list []byte, w Writer) {
+	if col := s.global(kind); col != nil && len(list) > 0 && list[0] == '[' {
+		s.put(col, guild, s.own(c, list), w)
+	}
+}
+
+func (s *Store) setUnavailable(id []byte, w Writer) {
+	if _, is := s.unavailable[string(id)]; !is {
+		s.unavailable[string(id)] = struct{}{}
+		w.Command("SADD", s.keys.Cache("unavailable"), string(id))
+	}
+}
+
+func (s *Store) guildDelete(c *Change, w Writer) error {
+	col, id := s.locate(c)
+	if col != nil && id != nil {
+		old, known := s.mem.lookup(col, id, c.Received)
+		if !known {
+			return ErrNotRead
+		}
+		c.State = old
+	}
+	if id == nil {
+		if id = c.Fields.ID(dispatch.ID); id == nil {
+			return nil
+		}
+	}
+	if rawjson.IsTrue(c.Fields.Raw(dispatch.Unavailable)) {
+		s.setUnavailable(id, w)
+		return nil
+	}
+	for _, kind := range [...]dispatch.Kind{dispatch.Guild, dispatch.Emojis, dispatch.Stickers} {
+		if col := s.global(kind); col != nil {
+			s.drop(col, id, w)
+		}
+	}
+	if _, is := s.unavailable[string(id)]; is {
+		delete(s.unavailable, string(id))
+		w.Command("SREM", s.keys.Cache("unavailable"), string(id))
+	}
+	s.dropMessages(c, func(string) bool { return true }, w)
+	unlink := []any{"UNLINK", s.keys.Cache("buckets:" + string(id))}
+	for _, kind := range kinds {
+		switch kind {
+		case dispatch.Guild, dispatch.Emojis, dispatch.Stickers, dispatch.User, dispatch.Message:
+			continue
+		}
+		// Also what was cached before its kind was switched off.
+		unlink = append(unlink, s.keys.Cache(childrenName(kind, string(id))))
+		if col := s.children(kind, id); col != nil {
+			s.mem.clear(col)
+		}
+	}
+	w.Command(unlink...)
+	return nil
+}

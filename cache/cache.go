@@ -1,0 +1,190 @@
+// Package cache keeps what Discord has said of each entity, as the raw JSON it
+// came in, and tells what was known of one before a dispatch.
+//
+// A [Store] is the gateway's side: it belongs to one shard and to the one
+// goroutine that forwards it. It holds recently used objects in memory, bounded
+// in bytes, before Redis. It never writes: [Store.Apply] hands out the Redis
+// commands of a dispatch, and the caller commits them together with the
+// dispatch's entry, so that cache and stream move in one step. What a commit
+// that is not yet confirmed wrote or deleted stays pinned in memory, because
+// Redis may still answer with what was before it.
+//
+// # Layout in Redis
+//
+// All keys carry the shard's hash tag, written T here.
+//
+//	T:cache:guild, T:cache:emojis, T:cache:stickers   hash, field: guild id
+//	T:cache:user                                      hash, field: @me
+//	T:cache:<kind>:<guild id>                         hash, field: the entity's id
+//	T:cache:message:<channel id>:<bucket>             hash, field: message id
+//	T:cache:buckets:<guild id, else channel id>       sorted set of <channel id>:<bucket>, score: when it expires at the latest (unix ms)
+//	T:cache:unavailable                               set of ids of guilds that READY announced, or that are in an outage
+//
+// A bucket is the number of [BucketWidth]s from Discord's epoch to the message's
+// creation, as its id tells it. Values are JSON objects (emojis and stickers:
+// arrays) as Discord sends them. There is one hash for each parent, so that a
+// parent and all its children go with one UNLINK and nothing is ever found by a
+// pattern.
+package cache
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/sluicehq/sluice/internal/dispatch"
+	"github.com/sluicehq/sluice/internal/wire"
+)
+
+// Defaults of Config.
+const (
+	DefaultMemoryBytes        = 256 << 20
+	DefaultMessageAge         = time.Hour
+	DefaultMessagesPerChannel = 200
+)
+
+// Config bounds a Store. The zero value works.
+type Config struct {
+	// Off names kinds that are not cached (message, presence, ...): they have no
+	// previous state. Default: none.
+	Off []string
+	// MemoryBytes bounds the memory, values and bookkeeping; 0:
+	// DefaultMemoryBytes. What is pinned may exceed it for the length of a commit.
+	MemoryBytes int64
+	// MessageAge is how long after the last write into a message's bucket the
+	// bucket is forgotten; 0: DefaultMessageAge.
+	MessageAge time.Duration
+	// MessagesPerChannel bounds a channel's cached messages, the newest stay; 0:
+	// DefaultMessagesPerChannel. It is enforced every few seconds, see Trim.
+	MessagesPerChannel int
+	// Metrics receives the store's counters; nil: none.
+	Metrics prometheus.Registerer
+}
+
+func (c Config) validate() (Config, error) {
+	var errs []error
+	if c.MemoryBytes == 0 {
+		c.MemoryBytes = DefaultMemoryBytes
+	}
+	if c.MessageAge == 0 {
+		c.MessageAge = DefaultMessageAge
+	}
+	if c.MessagesPerChannel == 0 {
+		c.MessagesPerChannel = DefaultMessagesPerChannel
+	}
+	if c.MemoryBytes < 0 {
+		errs = append(errs, fmt.Errorf("cache: MemoryBytes is %d, want 0 or more", c.MemoryBytes))
+	}
+	if c.MessageAge < time.Second {
+		errs = append(errs, fmt.Errorf("cache: MessageAge is %v, want at least 1s", c.MessageAge))
+	}
+	if c.MessagesPerChannel < 0 {
+		errs = append(errs, fmt.Errorf("cache: MessagesPerChannel is %d, want 0 or more", c.MessagesPerChannel))
+	}
+	for _, name := range c.Off {
+		if kindIndex(dispatch.Kind(name)) < 0 {
+			errs = append(errs, fmt.Errorf("cache: Off names %q, want some of %s", name, strings.Join(KindNames(), ", ")))
+		}
+	}
+	return c, errors.Join(errs...)
+}
+
+// A Writer takes the Redis commands of a dispatch, in order. It owns args.
+type Writer interface {
+	Command(args ...any)
+}
+
+// ErrNotRead is returned by Apply for a change whose entities Prefetch has not
+// looked up. It is a fault of the caller; nothing was changed.
+var ErrNotRead = errors.New("cache: the previous state was not read before it was asked for")
+
+// A Change is one dispatch as the cache sees it. The caller sets the first
+// part; Prefetch and Apply set the rest.
+type Change struct {
+	Type     *dispatch.Type // nil: unknown
+	Payload  []byte         // a JSON text; kept by the store, never changed
+	Fields   dispatch.Fields
+	Received int64 // unix ms
+
+	State []byte // what was known before, empty if nothing; read only
+	Sync  bool   // a GUILD_CREATE that READY announced or that ends an outage
+
+	buckets []string // members of the scope's bucket index in Redis, if asked for
+}
+
+// A Store is the cache of one shard. It is not safe for concurrent use.
+type Store struct {
+	keys    wire.Shard
+	cfg     Config
+	off     [numKinds]bool
+	mem     *memory
+	metrics *metrics
+
+	latest int64 // unix ms: the newest Received seen; what expiries are counted from
+
+	unavailable map[string]struct{} // guild ids; what T:cache:unavailable holds
+	touched     map[string]int64    // channels with a new message since TakeTouched: newest bucket
+
+	wants wants
+}
+
+// NewStore returns an empty store. Load must succeed before it is used.
+func NewStore(keys wire.Shard, cfg Config) (*Store, error) {
+	cfg, err := cfg.validate()
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{keys: keys, cfg: cfg, metrics: newMetrics(cfg.Metrics, keys)}
+	for _, name := range cfg.Off {
+		s.off[kindIndex(dispatch.Kind(name))] = true
+	}
+	s.Reset()
+	return s, nil
+}
+
+// Reset forgets everything, pinned or not: after a takeover, and when Redis has
+// gone back. Load must succeed before the store is used again.
+func (s *Store) Reset() {
+	s.mem = newMemory(s.cfg.MemoryBytes, s.metrics)
+	s.unavailable = make(map[string]struct{})
+	s.touched = make(map[string]int64)
+}
+
+// Begin says that the changes applied from now on belong to batch number n.
+// Numbers rise; what a batch wrote or read is pinned until Confirm.
+func (s *Store) Begin(n uint64) { s.mem.building = n }
+
+// Confirm says that all batches up to n are committed.
+func (s *Store) Confirm(n uint64) {
+	if n > s.mem.confirmed {
+		s.mem.confirmed = n
+		s.mem.evict()
+	}
+}
+
+// Bytes reports the memory in use, values and bookkeeping.
+func (s *Store) Bytes() int64 { return s.mem.used }
+
+// kinds lists the kinds in the order of their indexes.
+var kinds = [numKinds]dispatch.Kind{
+	dispatch.AutoModRule, dispatch.Channel, dispatch.Emojis, dispatch.Guild, dispatch.Member, dispatch.Message,
+	dispatch.Presence, dispatch.Role, dispatch.ScheduledEvent, dispatch.SoundboardSound, dispatch.StageInstance,
+	dispatch.Stickers, dispatch.Thread, dispatch.User, dispatch.VoiceState,
+}
+
+const numKinds = 15
+
+func kindIndex(kind dispatch.Kind) int { return slices.Index(kinds[:], kind) }
+
+// KindNames lists the kinds that can be switched off.
+func KindNames() []string {
+	names := make([]string, numKinds)
+	for i, kind := range kinds {
+		names[i] = string(kind)
+	}
+	return names
+}
