@@ -8,6 +8,8 @@ package dispatch
 
 import "github.com/sluicehq/sluice/internal/rawjson"
 
+//go:generate go run ./gen -root ../..
+
 // A Type is one line of the table.
 type Type struct {
 	Name     string // as Discord names it: MESSAGE_UPDATE

@@ -1,0 +1,117 @@
+package listener
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+
+	"github.com/sluicehq/sluice/internal/dispatch"
+)
+
+// A Registry is a set of listeners. It is filled first and run then: once a
+// worker has asked it for its listeners, nothing can be added. Safe for
+// concurrent use.
+type Registry struct {
+	mu sync.Mutex
+	// Guarded by mu.
+	listeners []Listener
+	use       []Middleware
+
+	bound   atomic.Pointer[[]*Bound]            // nil: not yet in use
+	matches atomic.Pointer[map[string][]*Bound] // by event type; replaced, never changed
+}
+
+// New returns an empty registry.
+func New() *Registry { return &Registry{} }
+
+// Add adds listeners. Like http.ServeMux it panics, and says why, on what only a
+// mistake in the program can be: a nil function, a name that another listener
+// has, a bad name or pattern, a registry already in use. None is added then.
+func (r *Registry) Add(ls ...Listener) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.bound.Load() != nil {
+		panic("listener: Add: the registry is in use; add all listeners before the worker runs")
+	}
+	all := slices.Clip(r.listeners)
+	for _, l := range ls {
+		if err := l.check(); err != nil {
+			panic(fmt.Sprintf("listener: Add: %v", err))
+		}
+		if i := slices.IndexFunc(all, func(have Listener) bool { return have.name == l.name }); i >= 0 {
+			panic(fmt.Sprintf("listener: Add: the name %q is twice, for %s and for %s; their successes could not be told apart", l.name, all[i].pattern, l.pattern))
+		}
+		all = append(all, l)
+	}
+	r.listeners = all
+}
+
+// Use wraps all listeners of the registry, whether added before or after. The
+// first middleware is the outermost. It panics if one is nil or if the registry
+// is in use.
+func (r *Registry) Use(mw ...Middleware) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.bound.Load() != nil {
+		panic("listener: Use: the registry is in use; call it before the worker runs")
+	}
+	if slices.ContainsFunc(mw, func(mw Middleware) bool { return mw == nil }) {
+		panic("listener: Use: nil Middleware")
+	}
+	r.use = slices.Concat(r.use, mw)
+}
+
+// bind makes the registry ready to run, once.
+func (r *Registry) bind() []*Bound {
+	if all := r.bound.Load(); all != nil {
+		return *all
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if all := r.bound.Load(); all != nil {
+		return *all
+	}
+	all := make([]*Bound, 0, len(r.listeners))
+	for i := range r.listeners {
+		all = append(all, newBound(&r.listeners[i], r.use))
+	}
+	r.bound.Store(&all)
+	return all
+}
+
+// maxMatches bounds the event types whose listeners are remembered. Discord has
+// far fewer; names of custom events are anybody's, and so is their length.
+const maxMatches = 4096
+
+func (r *Registry) match(eventType string) []*Bound {
+	if known := r.matches.Load(); known != nil {
+		if found, ok := (*known)[eventType]; ok {
+			return found
+		}
+	}
+	var found []*Bound
+	for _, b := range r.bind() {
+		if b.Matches(eventType) {
+			found = append(found, b)
+		}
+	}
+	if len(eventType) > dispatch.MaxSubjectBytes {
+		return found
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	var next map[string][]*Bound
+	if known := r.matches.Load(); known == nil {
+		next = make(map[string][]*Bound)
+	} else if len(*known) >= maxMatches {
+		return found
+	} else {
+		next = maps.Clone(*known)
+	}
+	next[strings.Clone(eventType)] = found // it may be a part of a large reply
+	r.matches.Store(&next)
+	return found
+}
