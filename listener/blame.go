@@ -1,6 +1,7 @@
 package listener
 
 import (
+	"bytes"
 	"encoding/json"
 	"reflect"
 	"strconv"
@@ -21,7 +22,7 @@ const (
 // ever done for what is to become a dead letter.
 func blame(data []byte, t reflect.Type) string {
 	s := blamer{typ: t}
-	path := s.descend(data, nil, nil, "", 0)
+	path := s.descend(bytes.TrimSpace(data), nil, nil, "", 0)
 	return path[:min(len(path), maxBlameBytes)]
 }
 

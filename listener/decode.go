@@ -122,8 +122,8 @@ func glimpse(payload []byte) string {
 	return string(payload[:min(len(payload), 20)])
 }
 
-// into decodes data into the variable v points to. whole is false if messages had
-// to be decoded without their components.
+// into decodes data into the variable v points to. whole is false if components
+// had to be left out.
 func into(data []byte, v any) (whole bool, err error) {
 	allocate(v)
 	if err = json.Unmarshal(data, v); err == nil {

@@ -95,8 +95,8 @@ type Event[T, P any] struct {
 
 	// New is the payload. All listeners of an event share it: read only.
 	//
-	// A message with components that discordgo does not know is decoded without
-	// its components; Payload has them.
+	// A message, or a modal sent in, with a component that discordgo does not know
+	// is decoded without its components; Payload has them.
 	New T
 	// Old is the entity as it was before this very dispatch; nil if it was not
 	// known, or can't be decoded (then Partial is set). Shared like New.

@@ -1,5 +1,5 @@
-// Command gen writes what follows from the dispatch table: the listener kinds and
-// the names of their events. Run it with go generate ./internal/dispatch.
+// Command gen writes what follows from the dispatch table: the listener kinds,
+// the names of their events, and the list of kinds that tests go through. Run it with go generate ./internal/dispatch.
 package main
 
 import (
@@ -35,6 +35,7 @@ func main() {
 var files = map[string]func() ([]byte, error){
 	"listener/kinds_gen.go":       kinds,
 	"listener/event/event_gen.go": events,
+	"listener/probes_gen_test.go": probes,
 }
 
 const (
@@ -71,6 +72,19 @@ func events() ([]byte, error) {
 		fmt.Fprintf(&b, "\t%s = listener.Event[%s, %s]\n", goName(t.Name), t.Payload, previous(t, "listener.None"))
 	}
 	b.WriteString(")\n")
+	return format.Source(b.Bytes())
+}
+
+func probes() ([]byte, error) {
+	var b bytes.Buffer
+	b.WriteString(header)
+	b.WriteString("package listener_test\n\n")
+	fmt.Fprintf(&b, "import \"%s/listener\"\n\n", module)
+	b.WriteString("var probes = [...]probe{\n")
+	for i := range dispatch.Types {
+		fmt.Fprintf(&b, "\tprobeOf(listener.%s),\n", goName(dispatch.Types[i].Name))
+	}
+	b.WriteString("}\n")
 	return format.Source(b.Bytes())
 }
 

@@ -1,0 +1,95 @@
+package listener_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/sluicehq/sluice/listener"
+	"github.com/sluicehq/sluice/listener/event"
+)
+
+// deliver stands for a worker: it runs the listeners of r for one event.
+func deliver(r *listener.Registry, d listener.Delivery) {
+	var shared listener.Decoded
+	for _, b := range r.Match(d.Type) {
+		run := d
+		run.Listener = b.Name()
+		b.Run(context.Background(), &run, &shared, func(err error) {
+			if err != nil {
+				fmt.Printf("%s failed: %v\n", b.Name(), err)
+			}
+		})
+	}
+}
+
+func ExampleKind_Handle() {
+	r := listener.New()
+	r.Add(listener.MessageUpdate.Handle("edit-log", func(_ context.Context, e *event.MessageUpdate) error {
+		if e.Old == nil { // not known before this dispatch
+			return nil
+		}
+		fmt.Printf("%q became %q\n", e.Old.Content, e.New.Content)
+		return nil
+	}))
+	deliver(r, listener.Delivery{
+		Type:     "MESSAGE_UPDATE",
+		Payload:  json.RawMessage(`{"id":"1","content":"Hello, world"}`),
+		Previous: json.RawMessage(`{"id":"1","content":"Helo, wrold"}`),
+	})
+	// Output: "Helo, wrold" became "Hello, world"
+}
+
+func ExampleKind_custom() {
+	type Order struct{ Item string }
+	const OrderCreated listener.Kind[Order, listener.None] = "orders.created"
+
+	r := listener.New()
+	r.Add(OrderCreated.Handle("kitchen", func(_ context.Context, e *listener.Event[Order, listener.None]) error {
+		fmt.Println("cook", e.New.Item)
+		return nil
+	}))
+	deliver(r, listener.Delivery{Type: "orders.created", Payload: json.RawMessage(`{"item":"soup"}`)})
+	// Output: cook soup
+}
+
+func ExampleHandle() {
+	r := listener.New()
+	r.Add(listener.Handle("audit", "guild.#.delete", func(_ context.Context, d *listener.Delivery) error {
+		id, _ := d.Field("role_id")
+		fmt.Println(d.Type, string(id))
+		return nil
+	}))
+	deliver(r, listener.Delivery{Type: "GUILD_ROLE_DELETE", Payload: json.RawMessage(`{"guild_id":"1","role_id":"2"}`)})
+	deliver(r, listener.Delivery{Type: "GUILD_ROLE_CREATE", Payload: json.RawMessage(`{"guild_id":"1"}`)})
+	// Output: GUILD_ROLE_DELETE "2"
+}
+
+func ExampleListener_With() {
+	timed := func(next listener.Func) listener.Func {
+		return func(ctx context.Context, d *listener.Delivery) error {
+			fmt.Println("begin", d.Listener)
+			defer fmt.Println("end", d.Listener)
+			return next(ctx, d)
+		}
+	}
+	welcome := listener.GuildMemberAdd.Handle("welcome", func(_ context.Context, e *event.GuildMemberAdd) error {
+		fmt.Println("welcome", e.New.User.Username)
+		return nil
+	})
+	r := listener.New()
+	r.Add(welcome.With(listener.Options{Timeout: 5 * time.Second, Use: []listener.Middleware{timed}}))
+	deliver(r, listener.Delivery{Type: "GUILD_MEMBER_ADD", Payload: json.RawMessage(`{"user":{"username":"mira"}}`)})
+	// Output:
+	// begin welcome
+	// welcome mira
+	// end welcome
+}
+
+func ExampleDiscard() {
+	err := listener.Discard(errors.New("the channel is gone"))
+	fmt.Println(err, listener.Discarded(err))
+	// Output: the channel is gone true
+}
