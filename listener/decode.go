@@ -8,6 +8,8 @@ import (
 	"reflect"
 	"sync"
 
+	"github.com/bwmarrin/discordgo"
+
 	"github.com/sluicehq/sluice/internal/dispatch"
 	"github.com/sluicehq/sluice/internal/rawjson"
 )
@@ -126,7 +128,7 @@ func glimpse(payload []byte) string {
 // had to be left out.
 func into(data []byte, v any) (whole bool, err error) {
 	allocate(v)
-	if err = json.Unmarshal(data, v); err == nil {
+	if err = unmarshal(data, v); err == nil {
 		return true, nil
 	}
 	stripped := withoutComponents(data)
@@ -134,10 +136,26 @@ func into(data []byte, v any) (whole bool, err error) {
 		return false, err
 	}
 	reset(v)
-	if again := json.Unmarshal(stripped, v); again != nil {
+	if again := unmarshal(stripped, v); again != nil {
 		return false, again
 	}
 	return false, nil
+}
+
+// unmarshal is json.Unmarshal without the detours of four types, each of which
+// reads the text twice more: their decoders hand it on to that of what they embed.
+func unmarshal(data []byte, v any) error {
+	switch v := v.(type) {
+	case **discordgo.MessageCreate:
+		return (*v).Message.UnmarshalJSON(data)
+	case **discordgo.MessageUpdate:
+		return (*v).Message.UnmarshalJSON(data)
+	case **discordgo.MessageDelete:
+		return (*v).Message.UnmarshalJSON(data)
+	case **discordgo.InteractionCreate:
+		return (*v).Interaction.UnmarshalJSON(data)
+	}
+	return json.Unmarshal(data, v)
 }
 
 // reset gives the variable v points to its first value back: a failed decode has

@@ -91,7 +91,7 @@ func (b *Bound) Run(ctx context.Context, d *Delivery, shared *Decoded, ended fun
 		}
 		ended(err)
 	}()
-	if shared != nil {
+	if shared != nil && b.exact { // others are not decoded
 		ctx = context.WithValue(ctx, decodedKey{}, shared)
 	}
 	err = b.run(ctx, d)
