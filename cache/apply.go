@@ -101,7 +101,7 @@ func (s *Store) put(col *collection, id, value []byte, w Writer) {
 		e := s.mem.set(col, id, value, s.latest+s.cfg.MessageAge.Milliseconds())
 		w.Command("HSET", col.key, e.id, value)
 		s.keepBucket(col, w)
-		s.touched[col.bucket.channel] = max(s.touched[col.bucket.channel], col.bucket.number)
+		s.touch(col.bucket)
 		return
 	}
 	e := s.mem.set(col, id, value, 0)

@@ -32,6 +32,7 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -116,7 +117,8 @@ type Change struct {
 	buckets []string // members of the scope's bucket index in Redis, if asked for
 }
 
-// A Store is the cache of one shard. It is not safe for concurrent use.
+// A Store is the cache of one shard. It is not safe for concurrent use, except
+// for Trim.
 type Store struct {
 	keys    wire.Shard
 	cfg     Config
@@ -127,7 +129,9 @@ type Store struct {
 	latest int64 // unix ms: the newest Received seen; what expiries are counted from
 
 	unavailable map[string]struct{} // guild ids; what T:cache:unavailable holds
-	touched     map[string]int64    // channels with a new message since TakeTouched: newest bucket
+
+	mu      sync.Mutex       // guards touched
+	touched map[string]int64 // channels with a new message since the last Trim: newest bucket
 
 	wants wants
 }
@@ -151,7 +155,7 @@ func NewStore(keys wire.Shard, cfg Config) (*Store, error) {
 func (s *Store) Reset() {
 	s.mem = newMemory(s.cfg.MemoryBytes, s.metrics)
 	s.unavailable = make(map[string]struct{})
-	s.touched = make(map[string]int64)
+	s.takeTouched()
 }
 
 // Begin says that the changes applied from now on belong to batch number n.

@@ -1,0 +1,64 @@
+package forward
+
+import (
+	"errors"
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+)
+
+// metrics are a shard's counters. They count whether or not anyone collects them.
+type metrics struct {
+	dispatches, entries, repeated, unscannable prometheus.Counter
+	commits, refused, recovered                prometheus.Counter
+	slim, shed, jsonFallback                   prometheus.Counter
+	sessionsLost, trimmed                      prometheus.Counter
+	stalled, streamEntries, streamBytes        prometheus.Gauge
+	commitSeconds, batchItems                  prometheus.Histogram
+}
+
+func newMetrics(reg prometheus.Registerer, shard int) *metrics {
+	labels := prometheus.Labels{"shard": strconv.Itoa(shard)}
+	counter := func(name, help string) prometheus.Counter {
+		return register(reg, prometheus.NewCounter(prometheus.CounterOpts{Name: "sluice_forward_" + name, Help: help, ConstLabels: labels}))
+	}
+	gauge := func(name, help string) prometheus.Gauge {
+		return register(reg, prometheus.NewGauge(prometheus.GaugeOpts{Name: "sluice_forward_" + name, Help: help, ConstLabels: labels}))
+	}
+	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
+		return register(reg, prometheus.NewHistogram(prometheus.HistogramOpts{Name: "sluice_forward_" + name, Help: help, ConstLabels: labels, Buckets: buckets}))
+	}
+	return &metrics{
+		dispatches:    counter("dispatches_total", "Dispatches taken from the gateway."),
+		entries:       counter("entries_total", "Entries appended to streams."),
+		repeated:      counter("repeated_total", "Dispatches dropped because their sequence was not above the last one's."),
+		unscannable:   counter("unscannable_total", "Payloads that are no JSON object, forwarded as they are."),
+		commits:       counter("commits_total", "Batches committed."),
+		refused:       counter("commits_refused_total", "Commits sent again because the session record had been written to."),
+		recovered:     counter("commits_recovered_total", "Commits found executed after their reply was lost."),
+		slim:          counter("slim_total", "Entries that went without their bulky arrays."),
+		shed:          counter("shed_total", "Dispatches replaced by a notice because Redis does not take their size."),
+		jsonFallback:  counter("json_fallback_total", "Entries written as JSON because msgpack can't hold a value of theirs."),
+		sessionsLost:  counter("sessions_lost_total", "Sessions that Discord ended or that could not be resumed."),
+		trimmed:       counter("trimmed_total", "Entries trimmed from the streams."),
+		stalled:       gauge("stalled", "1 while commits do not get through."),
+		streamEntries: gauge("stream_entries", "Entries in the shard's streams at the last look."),
+		streamBytes:   gauge("stream_bytes", "Memory of the shard's streams at the last look, as Redis estimates it."),
+		commitSeconds: histogram("commit_seconds", "Time from a batch to its confirmation.", prometheus.ExponentialBuckets(0.0002, 2, 16)),
+		batchItems:    histogram("batch_dispatches", "Dispatches in a commit.", []float64{1, 2, 4, 8, 16, 32, 64, 128, 256}),
+	}
+}
+
+// register registers c, or returns the one that is already there under its name.
+func register[C prometheus.Collector](reg prometheus.Registerer, c C) C {
+	if reg == nil {
+		return c
+	}
+	var already prometheus.AlreadyRegisteredError
+	if err := reg.Register(c); errors.As(err, &already) {
+		if existing, ok := already.ExistingCollector.(C); ok {
+			return existing
+		}
+	}
+	return c
+}

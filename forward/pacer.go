@@ -1,0 +1,58 @@
+package forward
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/sluicehq/sluice/internal/wire"
+)
+
+// identifyEvery is the time between two identifies of one bucket.
+// Source: https://discord.com/developers/docs/events/gateway#rate-limiting
+const identifyEvery = 5 * time.Second
+
+// A redisPacer spaces the identifies of all gateway processes of a deployment:
+// a bucket's key exists for as long as its next identify must wait.
+type redisPacer struct {
+	rdb    redis.UniversalClient
+	prefix string
+	logger *slog.Logger
+}
+
+// Wait implements gateway.Pacer. While Redis does not answer it waits on.
+func (p *redisPacer) Wait(ctx context.Context, bucket int) error {
+	key := wire.IdentifyKey(p.prefix, bucket)
+	var (
+		wait    backoff
+		failing bool
+	)
+	for {
+		// A moment more than Discord asks for: its clock begins when it reads.
+		free, err := p.rdb.SetNX(ctx, key, "1", identifyEvery+250*time.Millisecond).Result()
+		if err == nil && free {
+			return nil
+		}
+		if err != nil {
+			if !failing {
+				failing = true
+				p.logger.Warn("can't pace the identify; trying again", "err", err)
+			}
+			if err := wait.wait(ctx); err != nil {
+				return err
+			}
+			continue
+		}
+		left, err := p.rdb.PTTL(ctx, key).Result()
+		if err != nil || left <= 0 {
+			left = 100 * time.Millisecond
+		}
+		select {
+		case <-time.After(left):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}

@@ -1,0 +1,388 @@
+package forward
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/redis/go-redis/v9"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/sluicehq/sluice/cache"
+	"github.com/sluicehq/sluice/gateway"
+	"github.com/sluicehq/sluice/internal/dispatch"
+	"github.com/sluicehq/sluice/internal/wire"
+)
+
+// standbyEvery is the time between two tries to take over a shard that another
+// process holds.
+const standbyEvery = 500 * time.Millisecond
+
+// A shard is one shard of this process: it takes it over, forwards it for as
+// long as it is its own, and begins again.
+type shard struct {
+	rdb     redis.UniversalClient
+	cfg     Config
+	keys    wire.Shard
+	gateway *gateway.Shard
+	store   *cache.Store
+	metrics *metrics
+	events  []dispatch.Pattern
+	budget  *budget
+	intents int
+	logger  *slog.Logger
+
+	mu     sync.Mutex // guards what follows
+	tenure *tenure    // nil while the shard is not held
+	lost   loss       // why the session ended, until the next READY
+}
+
+func newShard(rdb redis.UniversalClient, gw gateway.Config, cfg Config, cc cache.Config, id int, patterns []dispatch.Pattern, b *budget) (*shard, error) {
+	keys := wire.NewShard(cfg.Prefix, id, cfg.Topology.Shards)
+	store, err := cache.NewStore(keys, cc)
+	if err != nil {
+		return nil, err
+	}
+	s := &shard{
+		rdb: rdb, cfg: cfg, keys: keys, store: store, metrics: newMetrics(cfg.Metrics, id),
+		events: patterns, budget: b, intents: gw.Intents, logger: cfg.Logger.With("shard", id),
+	}
+	gw.Shard, gw.Shards = id, cfg.Topology.Shards
+	gw.Logger, gw.Metrics = s.logger, cfg.Metrics
+	if s.gateway, err = gateway.New(gw, s); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// run holds the shard whenever it is free, until ctx is cancelled.
+func (s *shard) run(ctx context.Context) error {
+	for {
+		record, err := s.takeover(ctx)
+		if err != nil {
+			return nil // ctx was cancelled
+		}
+		err = s.hold(ctx, record)
+		switch {
+		case ctx.Err() != nil && err == nil:
+			return nil
+		case errors.Is(err, errFenced), errors.Is(err, errWentBack):
+			s.logger.Warn("lost the shard", "err", err)
+		case err != nil:
+			return fmt.Errorf("forward: shard %d: %w", s.keys.ID, err)
+		}
+	}
+}
+
+// takeover waits until the shard is this process's. It fails only with ctx.
+func (s *shard) takeover(ctx context.Context) (record, error) {
+	var (
+		wait    backoff
+		waiting string // the owner that was logged
+		failing bool
+	)
+	for {
+		r, owner, err := takeover(ctx, s.rdb, s.keys, s.cfg.Process, s.cfg.OwnerTTL)
+		switch {
+		case ctx.Err() != nil:
+			return record{}, ctx.Err()
+		case err != nil:
+			if !failing {
+				failing = true
+				s.logger.Error("can't take the shard over; trying again", "err", err)
+			}
+			if err := wait.wait(ctx); err != nil {
+				return record{}, err
+			}
+			continue
+		case owner == "":
+			s.logger.Info("holding the shard", "seq", r.sequence, "commit", r.commit, "session", wire.ShortSession(r.sessionID))
+			return r, nil
+		}
+		failing = false
+		if owner != waiting {
+			waiting = owner
+			s.logger.Info("standing by: another process holds the shard", "owner", owner)
+		}
+		select {
+		case <-time.After(standbyEvery):
+		case <-ctx.Done():
+			return record{}, ctx.Err()
+		}
+	}
+}
+
+// A tenure is the time in which a shard is held under one fence.
+type tenure struct {
+	fence string
+	state *state
+	queue *queue
+
+	// Only the gateway's reader uses these.
+	sessionID string
+	accepted  int64 // the last sequence taken in that session
+}
+
+// hold forwards the shard until ctx is cancelled (nil, everything that was
+// received is committed) or the shard can't be forwarded any more.
+func (s *shard) hold(ctx context.Context, r record) error {
+	// What runs does so until it is stopped in its order: the reader first, then
+	// the builder, which empties the queue, then the committer.
+	life, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer end(nil)
+
+	q := newQueue(s.budget)
+	defer q.drop()
+	t := &tenure{
+		fence: r.fence, queue: q, state: newState(s.logger, s.metrics, q, s.intents, r),
+		sessionID: r.sessionID, accepted: r.sequence,
+	}
+	session := gateway.Session{ID: r.sessionID, ResumeURL: r.resumeURL, Sequence: r.sequence}
+	if r.sessionID != "" && r.intents != int64(s.intents) {
+		// A RESUME would keep the intents the session began with.
+		s.logger.Info("intents have changed since the session began: identifying", "was", r.intents, "now", s.intents)
+		s.SessionEnded(ctx, "intents changed")
+		session = gateway.Session{}
+	}
+	if err := s.prepare(ctx); err != nil {
+		return err
+	}
+	s.setTenure(t)
+	defer s.setTenure(nil)
+
+	batches := make(chan *batch) // a batch waits with its builder, growing
+	write := entries{keys: s.keys, codec: s.cfg.Codec, maxPayload: s.cfg.MaxPayload, state: t.state}
+	streams, express := laneKeys(s.keys, s.cfg.Topology.Lanes)
+	builder := &builder{
+		rdb: s.rdb, keys: s.keys, store: s.store, queue: t.queue, state: t.state, write: write,
+		events: events{patterns: s.events}, out: batches, lost: s.takeLoss,
+		streams: streams, express: express, sessionID: r.sessionID,
+	}
+	committer := &committer{rdb: s.rdb, keys: s.keys, state: t.state, items: write, fence: r.fence, commit: r.commit}
+	trimmer := &trimmer{
+		rdb: s.rdb, keys: s.keys, cfg: s.cfg, metrics: s.metrics, logger: s.logger,
+		store: s.store, fence: r.fence, streams: append(append([]string(nil), streams...), express...),
+	}
+
+	group, groupCtx := errgroup.WithContext(life)
+	var readErr error // ends the tenure once everything received is committed
+	group.Go(func() error {
+		readErr = s.read(ctx, groupCtx, t, session)
+		return nil
+	})
+	group.Go(func() error { return builder.run(groupCtx) })
+	// Both end when the builder has closed batches and they are committed.
+	background, stop := context.WithCancel(groupCtx)
+	group.Go(func() error {
+		defer stop()
+		return committer.run(groupCtx, batches)
+	})
+	group.Go(func() error { return s.keepOwning(background, t.fence) })
+	group.Go(func() error { return trimmer.run(background) })
+
+	drained := context.AfterFunc(ctx, func() {
+		timer := time.AfterFunc(s.cfg.DrainTimeout, func() {
+			end(fmt.Errorf("what was received could not be committed within %v of the stop", s.cfg.DrainTimeout))
+		})
+		context.AfterFunc(groupCtx, func() { timer.Stop() })
+	})
+	err := group.Wait()
+	drained()
+	if cause := context.Cause(life); err != nil && cause != nil {
+		err = cause
+	}
+	if err == nil {
+		err = readErr
+	}
+	if !errors.Is(err, errFenced) {
+		s.release(ctx)
+	}
+	return err
+}
+
+// read runs the gateway connection, until ctx is cancelled or the tenure ends.
+func (s *shard) read(ctx, life context.Context, t *tenure, session gateway.Session) error {
+	defer t.queue.close()
+	reading, stop := context.WithCancel(life)
+	defer stop()
+	defer context.AfterFunc(ctx, stop)()
+	err := s.gateway.Run(reading, session)
+	if reading.Err() != nil {
+		return nil // it was stopped; what stopped it says why
+	}
+	return err
+}
+
+// prepare empties the memory, which belongs to a fence, and checks that every
+// lane can be appended to.
+func (s *shard) prepare(ctx context.Context) error {
+	var wait backoff
+	failing := false
+	for {
+		s.store.Reset()
+		err := s.store.Load(ctx, s.rdb)
+		if err == nil {
+			err = s.checkLanes(ctx)
+		}
+		if err == nil {
+			return nil
+		}
+		if !failing {
+			failing = true
+			s.logger.Error("can't begin to forward; trying again", "err", err)
+		}
+		if wait.wait(ctx) != nil {
+			return nil // the reader sees ctx too
+		}
+	}
+}
+
+func (s *shard) checkLanes(ctx context.Context) error {
+	streams, express := laneKeys(s.keys, s.cfg.Topology.Lanes)
+	pipe := s.rdb.Pipeline()
+	types := make(map[string]*redis.StatusCmd)
+	for _, key := range append(streams, express...) {
+		types[key] = pipe.Type(ctx, key)
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return fmt.Errorf("types of the lanes: %w", err)
+	}
+	var errs []error
+	for key, cmd := range types {
+		if kind := cmd.Val(); kind != "stream" && kind != "none" {
+			errs = append(errs, &typeError{key: key, kind: kind})
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// keepOwning renews the ownership, and ends the tenure when it is gone.
+func (s *shard) keepOwning(ctx context.Context, fence string) error {
+	ticker := time.NewTicker(s.cfg.OwnerTTL / 3)
+	defer ticker.Stop()
+	failing := false
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-ticker.C:
+		}
+		held, err := renew(ctx, s.rdb, s.keys, s.cfg.Process, fence, s.cfg.OwnerTTL)
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case err == nil && !held:
+			return errFenced
+		case err != nil && !failing:
+			s.logger.Warn("can't renew the ownership; trying again", "err", err)
+		}
+		failing = err != nil
+	}
+}
+
+func (s *shard) release(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+	defer cancel()
+	if err := release(ctx, s.rdb, s.keys, s.cfg.Process); err != nil {
+		s.logger.Warn("can't release the shard; it runs out by itself", "err", err)
+	}
+}
+
+func (s *shard) setTenure(t *tenure) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.tenure = t
+}
+
+func (s *shard) current() *tenure {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tenure
+}
+
+// ready reports why the shard is held and not forwarded.
+func (s *shard) ready() error {
+	t := s.current()
+	if t == nil {
+		return nil
+	}
+	if err := t.state.stalled(); err != nil {
+		return fmt.Errorf("shard %d is stalled: %w", s.keys.ID, err)
+	}
+	if !s.gateway.Status().Connected {
+		return fmt.Errorf("shard %d is not connected to Discord", s.keys.ID)
+	}
+	return nil
+}
+
+// Check implements gateway.Handler: only the holder connects.
+func (s *shard) Check(ctx context.Context) error {
+	t := s.current()
+	if t == nil {
+		return errFenced
+	}
+	held := false
+	if err := t.state.retry(ctx, func() (err error) {
+		held, err = renew(ctx, s.rdb, s.keys, s.cfg.Process, t.fence, s.cfg.OwnerTTL)
+		return err
+	}); err != nil {
+		return err
+	}
+	if !held {
+		return errFenced
+	}
+	return nil
+}
+
+// Dispatch implements gateway.Handler: it puts a dispatch into the queue.
+func (s *shard) Dispatch(ctx context.Context, d gateway.Dispatch) error {
+	t := s.current()
+	if t == nil {
+		return errFenced
+	}
+	s.metrics.dispatches.Inc()
+	if d.SessionID != t.sessionID {
+		t.sessionID, t.accepted = d.SessionID, 0
+		t.state.fresh.Store(true)
+	}
+	if d.Sequence != 0 {
+		if d.Sequence <= t.accepted {
+			s.metrics.repeated.Inc()
+			return nil
+		}
+		t.accepted = d.Sequence
+	}
+	return t.queue.push(ctx, d)
+}
+
+// SessionEnded implements gateway.Handler.
+func (s *shard) SessionEnded(_ context.Context, reason string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.lost = loss{reason: reason, at: time.Now()}
+}
+
+// takeLoss returns why the session before ended.
+func (s *shard) takeLoss() loss {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	l := s.lost
+	s.lost = loss{}
+	if l.reason == "" {
+		l.reason = "unknown"
+	}
+	return l
+}
+
+// Sequence implements gateway.Handler: a heartbeat acknowledges what is
+// committed, so that Discord keeps what is not.
+func (s *shard) Sequence(received int64) int64 {
+	t := s.current()
+	if t == nil || t.state.fresh.Load() {
+		return 0
+	}
+	return min(t.state.sequence.Load(), received)
+}
