@@ -28,6 +28,7 @@ type shard struct {
 	cfg     Config
 	keys    wire.Shard
 	gateway *gateway.Shard
+	source  func(context.Context, gateway.Session) error // runs the connection: gateway.Run
 	store   *cache.Store
 	metrics *metrics
 	events  []dispatch.Pattern
@@ -55,6 +56,7 @@ func newShard(rdb redis.UniversalClient, gw gateway.Config, cfg Config, cc cache
 	if s.gateway, err = gateway.New(gw, s); err != nil {
 		return nil, err
 	}
+	s.source = s.gateway.Run
 	return s, nil
 }
 
@@ -209,7 +211,7 @@ func (s *shard) read(ctx, life context.Context, t *tenure, session gateway.Sessi
 	reading, stop := context.WithCancel(life)
 	defer stop()
 	defer context.AfterFunc(ctx, stop)()
-	err := s.gateway.Run(reading, session)
+	err := s.source(reading, session)
 	if reading.Err() != nil {
 		return nil // it was stopped; what stopped it says why
 	}

@@ -1,0 +1,77 @@
+package forward
+
+import (
+	"context"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/sluicehq/sluice/gateway"
+)
+
+// Errors that end a tenure.
+var (
+	ErrFenced   = errFenced
+	ErrWentBack = errWentBack
+)
+
+// A Held is one tenure of a shard whose dispatches come from a test.
+type Held struct {
+	shard *shard
+	// Session is what the connection was given to resume.
+	Session gateway.Session
+}
+
+// Hold takes shard 0 over and holds it while source runs: the dispatches that
+// source passes to take go the whole way. It returns what ended the tenure.
+func Hold(ctx context.Context, rdb redis.UniversalClient, cfg Config, source func(ctx context.Context, h *Held, take func(gateway.Dispatch) error) error) error {
+	f, err := New(rdb, gateway.Config{Token: "MTIz.x.y", URL: "ws://127.0.0.1:1", Intents: 1}, cfg)
+	if err != nil {
+		return err
+	}
+	h := &Held{shard: f.shards[0]}
+	h.shard.source = func(ctx context.Context, session gateway.Session) error {
+		h.Session = session
+		return source(ctx, h, func(d gateway.Dispatch) error { return h.shard.Dispatch(ctx, d) })
+	}
+	record, err := h.shard.takeover(ctx)
+	if err != nil {
+		return err
+	}
+	return h.shard.hold(ctx, record)
+}
+
+// Run runs the first shard over and over, as Forwarder.Run does.
+func Run(ctx context.Context, rdb redis.UniversalClient, cfg Config, source func(ctx context.Context, h *Held, take func(gateway.Dispatch) error) error) error {
+	f, err := New(rdb, gateway.Config{Token: "MTIz.x.y", URL: "ws://127.0.0.1:1", Intents: 1}, cfg)
+	if err != nil {
+		return err
+	}
+	h := &Held{shard: f.shards[0]}
+	h.shard.source = func(ctx context.Context, session gateway.Session) error {
+		h.Session = session
+		return source(ctx, h, func(d gateway.Dispatch) error { return h.shard.Dispatch(ctx, d) })
+	}
+	return h.shard.run(ctx)
+}
+
+// Stalled returns why commits do not get through.
+func (h *Held) Stalled() error {
+	if t := h.shard.current(); t != nil {
+		return t.state.stalled()
+	}
+	return nil
+}
+
+// Settled reports the last committed sequence.
+func (h *Held) Settled() int64 {
+	if t := h.shard.current(); t != nil {
+		return t.state.sequence.Load()
+	}
+	return 0
+}
+
+// HeartbeatSequence is what a heartbeat would carry.
+func (h *Held) HeartbeatSequence(received int64) int64 { return h.shard.Sequence(received) }
+
+// End tells the shard that Discord ended the session.
+func (h *Held) End(ctx context.Context, reason string) { h.shard.SessionEnded(ctx, reason) }
