@@ -5,7 +5,6 @@ import (
 	"errors"
 	"io"
 	"iter"
-	"slices"
 
 	"github.com/klauspost/compress/flate"
 )
@@ -78,21 +77,25 @@ func (f *inflater) run(yield func(struct{}) bool) {
 		f.err = errHeader
 		return
 	}
-	z := flate.NewReader(src)
-	for {
-		f.out = slices.Grow(f.out, 512)
-		n, err := z.Read(f.out[len(f.out):cap(f.out)])
-		f.out = f.out[:len(f.out)+n]
-		if len(f.out) > f.limit {
-			f.over, f.out = true, f.out[:0]
-		}
-		if err != nil {
-			if f.err = err; err == io.EOF {
-				f.err = errFinal
-			}
-			return
-		}
+	// WriteTo and not Read: a Read that waits here would put the next message
+	// where the last one's buffer was.
+	_, f.err = flate.NewReader(src).(io.WriterTo).WriteTo(inflated{f})
+	if f.err == nil {
+		f.err = errFinal
 	}
+}
+
+// inflated is the decompressor's output.
+type inflated struct{ f *inflater }
+
+func (w inflated) Write(p []byte) (int, error) {
+	f := w.f
+	if f.over = f.over || len(f.out)+len(p) > f.limit; f.over {
+		f.out = f.out[:0]
+	} else {
+		f.out = append(f.out, p...)
+	}
+	return len(p), nil
 }
 
 // suspending is the decompressor's input: where it is used up, the coroutine
