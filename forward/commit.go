@@ -80,9 +80,9 @@ type recordUpdate struct {
 
 // args returns the record's update as a command.
 func (u recordUpdate) args(key string, commit int64, now time.Time) []any {
-	args := []any{"HSET", key, wire.SessionCommit, commit, wire.SessionSaved, now.UnixMilli()}
+	args := []any{"HSET", key, wire.SessionCommit, commit}
 	if u.sequence != 0 {
-		args = append(args, wire.SessionSequence, u.sequence)
+		args = append(args, wire.SessionSequence, u.sequence, wire.SessionSaved, now.UnixMilli())
 	}
 	if u.session != nil {
 		args = append(args, wire.SessionID, u.session.id, wire.SessionResumeURL, u.session.resumeURL, wire.SessionIntents, u.intents)

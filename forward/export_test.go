@@ -2,7 +2,9 @@ package forward
 
 import (
 	"context"
+	"log/slog"
 
+	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/sluicehq/sluice/gateway"
@@ -75,3 +77,11 @@ func (h *Held) HeartbeatSequence(received int64) int64 { return h.shard.Sequence
 
 // End tells the shard that Discord ended the session.
 func (h *Held) End(ctx context.Context, reason string) { h.shard.SessionEnded(ctx, reason) }
+
+// NewPacer returns the pacer that a Forwarder gives its shards.
+func NewPacer(rdb redis.UniversalClient, prefix string) gateway.Pacer {
+	return &redisPacer{rdb: rdb, prefix: prefix, logger: slog.Default()}
+}
+
+// TrimPasses reports how often the shard's streams were looked at.
+func (h *Held) TrimPasses() int { return int(testutil.ToFloat64(h.shard.metrics.trimPasses)) }

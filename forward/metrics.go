@@ -12,7 +12,7 @@ type metrics struct {
 	dispatches, entries, repeated, unscannable prometheus.Counter
 	commits, refused, recovered                prometheus.Counter
 	slim, shed, jsonFallback                   prometheus.Counter
-	sessionsLost, trimmed                      prometheus.Counter
+	sessionsLost, trimmed, trimPasses          prometheus.Counter
 	stalled, streamEntries, streamBytes        prometheus.Gauge
 	commitSeconds, batchItems                  prometheus.Histogram
 }
@@ -41,6 +41,7 @@ func newMetrics(reg prometheus.Registerer, shard int) *metrics {
 		jsonFallback:  counter("json_fallback_total", "Entries written as JSON because msgpack can't hold a value of theirs."),
 		sessionsLost:  counter("sessions_lost_total", "Sessions that Discord ended or that could not be resumed."),
 		trimmed:       counter("trimmed_total", "Entries trimmed from the streams."),
+		trimPasses:    counter("trim_passes_total", "Looks at the streams' bounds."),
 		stalled:       gauge("stalled", "1 while commits do not get through."),
 		streamEntries: gauge("stream_entries", "Entries in the shard's streams at the last look."),
 		streamBytes:   gauge("stream_bytes", "Memory of the shard's streams at the last look, as Redis estimates it."),

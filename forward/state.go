@@ -16,7 +16,7 @@ type state struct {
 	intents int
 
 	sequence atomic.Int64 // the last committed one of the recorded session
-	saved    atomic.Int64 // unix ms of the last commit; 0: none
+	saved    atomic.Int64 // unix ms of its last commit; 0: none
 	fresh    atomic.Bool  // a session has begun whose READY is not committed
 
 	mu         sync.Mutex    // guards what follows
@@ -39,8 +39,8 @@ func newState(logger *slog.Logger, m *metrics, q *queue, intents int, r record) 
 // confirmed notes that a batch is committed.
 func (s *state) confirmed(b *batch, took time.Duration) {
 	s.queue.release(b.cost)
-	s.saved.Store(time.Now().UnixMilli())
 	if seq := sequenceOf(b.items); seq != 0 {
+		s.saved.Store(time.Now().UnixMilli())
 		s.sequence.Store(seq)
 	}
 	if b.session != nil {

@@ -52,6 +52,7 @@ func (t *trimmer) run(ctx context.Context) error {
 			t.logger.Warn("can't trim the streams; trying again", "err", err)
 		}
 		failing = err != nil
+		t.metrics.trimPasses.Inc()
 	}
 }
 
