@@ -85,3 +85,48 @@ func NewPacer(rdb redis.UniversalClient, prefix string) gateway.Pacer {
 
 // TrimPasses reports how often the shard's streams were looked at.
 func (h *Held) TrimPasses() int { return int(testutil.ToFloat64(h.shard.metrics.trimPasses)) }
+
+// A CommitBench commits one batch over and over.
+type CommitBench struct {
+	committer *committer
+	batch     *batch
+}
+
+// NewCommitBench takes shard 0 over and builds a batch of size MESSAGE_CREATEs.
+func NewCommitBench(ctx context.Context, rdb redis.UniversalClient, cfg Config, size int, payload []byte) (*CommitBench, error) {
+	f, err := New(rdb, gateway.Config{Token: "MTIz.x.y", URL: "ws://127.0.0.1:1", Intents: 1}, cfg)
+	if err != nil {
+		return nil, err
+	}
+	s := f.shards[0]
+	record, err := s.takeover(ctx)
+	if err != nil {
+		return nil, err
+	}
+	st := newState(s.logger, s.metrics, newQueue(s.budget), s.intents, record)
+	write := entries{keys: s.keys, codec: s.cfg.Codec, maxPayload: s.cfg.MaxPayload, state: st}
+	streams, express := laneKeys(s.keys, s.cfg.Topology.Lanes)
+	b := &builder{rdb: rdb, keys: s.keys, store: s.store, queue: st.queue, state: st, write: write, streams: streams, express: express}
+	var dispatches []gateway.Dispatch
+	for i := range size {
+		dispatches = append(dispatches, gateway.Dispatch{Type: "MESSAGE_CREATE", Sequence: int64(i + 1), Data: payload, Received: 1, SessionID: "s"})
+	}
+	if err := b.build(ctx, dispatches, 0); err != nil {
+		return nil, err
+	}
+	return &CommitBench{
+		committer: &committer{rdb: rdb, keys: s.keys, state: st, items: write, fence: record.fence, commit: record.commit},
+		batch:     b.current,
+	}, nil
+}
+
+// Commands returns what each commit writes, beside the record.
+func (c *CommitBench) Commands() [][]any { return c.batch.commands }
+
+// Commit commits the batch once more.
+func (c *CommitBench) Commit(ctx context.Context) error {
+	return c.committer.commitItems(ctx, c.batch, 0, len(c.batch.items))
+}
+
+// Close ends the connection.
+func (c *CommitBench) Close() { c.committer.disconnect() }
