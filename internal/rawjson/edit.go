@@ -11,42 +11,28 @@ type member struct {
 // linear is the number of members up to which a merge searches them one by one.
 const linear = 48
 
-// members holds an object's members, the last of each name.
-type members struct {
-	list  []member
-	index map[string]int // beyond linear
-}
-
-func (m *members) find(key []byte) int {
-	if m.index != nil {
-		if i, ok := m.index[string(key)]; ok {
+// find returns where key is in list, or -1. index is nil for a short list.
+func find(list []member, index map[string]int, key []byte) int {
+	if index != nil {
+		if i, ok := index[string(key)]; ok {
 			return i
 		}
 		return -1
 	}
-	for i := range m.list {
-		if bytes.Equal(m.list[i].key, key) {
+	for i := range list {
+		if bytes.Equal(list[i].key, key) {
 			return i
 		}
 	}
 	return -1
 }
 
-func (m *members) set(key, value []byte) {
-	if i := m.find(key); i >= 0 {
-		m.list[i].value = value
-		return
+func indexOf(list []member) map[string]int {
+	index := make(map[string]int, 2*len(list))
+	for i := range list {
+		index[string(list[i].key)] = i
 	}
-	m.list = append(m.list, member{key: key, value: value})
-	switch {
-	case m.index != nil:
-		m.index[string(key)] = len(m.list) - 1
-	case len(m.list) > linear:
-		m.index = make(map[string]int, 2*len(m.list))
-		for i := range m.list {
-			m.index[string(m.list[i].key)] = i
-		}
-	}
+	return index
 }
 
 // AppendMerged appends update laid over old to dst: members present in update
@@ -55,15 +41,25 @@ func (m *members) set(key, value []byte) {
 // appended as it is (update, if neither is).
 func AppendMerged(dst, old, update []byte) []byte {
 	var (
-		buf [linear]member
-		m   = members{list: buf[:0]}
-		o   Object
+		buf   [linear]member
+		list  = buf[:0] // the last of each name
+		index map[string]int
+		o     Object
 	)
 	if !IsObject(old) {
 		return append(dst, update...)
 	}
 	for o.Reset(update); o.Next(); {
-		m.set(o.Key, o.Value)
+		if i := find(list, index, o.Key); i >= 0 {
+			list[i].value = o.Value
+			continue
+		}
+		list = append(list, member{key: o.Key, value: o.Value})
+		if index != nil {
+			index[string(o.Key)] = len(list) - 1
+		} else if len(list) > linear {
+			index = indexOf(list)
+		}
 	}
 	if o.Err() != nil {
 		return append(dst, old...)
@@ -71,10 +67,10 @@ func AppendMerged(dst, old, update []byte) []byte {
 	start := len(dst)
 	dst = append(dst, '{')
 	for o.Reset(old); o.Next(); {
-		if i := m.find(o.Key); i >= 0 {
-			if !m.list[i].used {
-				m.list[i].used = true
-				dst = appendMember(dst, start, o.Key, m.list[i].value)
+		if i := find(list, index, o.Key); i >= 0 {
+			if !list[i].used {
+				list[i].used = true
+				dst = appendMember(dst, start, o.Key, list[i].value)
 			}
 			continue
 		}
@@ -83,9 +79,9 @@ func AppendMerged(dst, old, update []byte) []byte {
 	if o.Err() != nil {
 		return append(dst[:start], update...)
 	}
-	for i := range m.list {
-		if !m.list[i].used {
-			dst = appendMember(dst, start, m.list[i].key, m.list[i].value)
+	for i := range list {
+		if !list[i].used {
+			dst = appendMember(dst, start, list[i].key, list[i].value)
 		}
 	}
 	return append(dst, '}')
