@@ -124,16 +124,18 @@ func FuzzScanEnvelope(f *testing.F) {
 
 // dispatchOf returns a MESSAGE_CREATE of about that many bytes.
 func dispatchOf(size int) []byte {
-	d := `{"type":0,"tts":false,"timestamp":"2030-11-04T15:00:00.000000+00:00","pinned":false,"mentions":[],"member":{"roles":["900400000000000001","900400000000000002"],"nick":null},` +
-		`"id":"900500000000000001","guild_id":"900100000000000001","channel_id":"900200000000000001","author":{"id":"900300000000000001","username":"quill"},"embeds":[`
-	tail := `],"content":"done"}`
-	for n := 0; len(d) < size-len(tail); n++ {
+	var d strings.Builder
+	d.WriteString(`{"t":"MESSAGE_CREATE","s":12345,"op":0,"d":{"type":0,"tts":false,"timestamp":"2030-11-04T15:00:00.000000+00:00","pinned":false,"mentions":[],"member":{"roles":["900400000000000001","900400000000000002"],"nick":null},` +
+		`"id":"900500000000000001","guild_id":"900100000000000001","channel_id":"900200000000000001","author":{"id":"900300000000000001","username":"quill"},"embeds":[`)
+	const tail = `],"content":"done"}}`
+	for n := 0; d.Len() < size-len(tail); n++ {
 		if n > 0 {
-			d += ","
+			d.WriteByte(',')
 		}
-		d += fmt.Sprintf(`{"type":"rich","title":"part %d","fields":[{"name":"a\"b","value":"%d","inline":true}]}`, n, n*7919)
+		fmt.Fprintf(&d, `{"type":"rich","title":"part %d","fields":[{"name":"a\"b","value":"%d","inline":true}]}`, n, n*7919)
 	}
-	return []byte(`{"t":"MESSAGE_CREATE","s":12345,"op":0,"d":` + d + tail + `}`)
+	d.WriteString(tail)
+	return []byte(d.String())
 }
 
 func BenchmarkScanEnvelope(b *testing.B) {

@@ -231,8 +231,9 @@ func (c Config) filled() (Config, error) {
 // bareToken returns the token without the "Bot " that REST wants before it.
 func bareToken(token string) string {
 	token = strings.TrimSpace(token)
-	if len(token) > 4 && strings.EqualFold(token[:4], "Bot ") {
-		token = strings.TrimSpace(token[4:])
+	word, rest, _ := strings.Cut(token, " ")
+	if strings.EqualFold(word, "Bot") {
+		return strings.TrimSpace(rest)
 	}
 	return token
 }

@@ -281,7 +281,7 @@ func TestHeartbeatBeforeReady(t *testing.T) {
 	t.Parallel()
 	s := start(t, gatewaytest.Config{
 		HeartbeatInterval: 20 * time.Millisecond,
-		Ready:             func(int, int) json.RawMessage { return nil }, // withheld
+		Ready:             gatewaytest.Withhold,
 	})
 	h := &recorder{}
 	r := connect(t, s, h, none, func(c *gateway.Config) { c.ReadyTimeout = 400 * time.Millisecond })
@@ -289,10 +289,11 @@ func TestHeartbeatBeforeReady(t *testing.T) {
 	if st := r.Status(); st.Connected || st.Phase != "greeted" {
 		t.Errorf("status %+v, want greeted", st)
 	}
-	s.SetReady(func(int, int) json.RawMessage { return json.RawMessage(`{"guilds":[]}`) })
+	ok(t, s.WaitCloses(within(t), 1))
+	s.SetReady(nil)
 	h.count(t, 1)
-	if c := s.Closes(); len(c) != 1 || c[0].Code != 4000 {
-		t.Errorf("connections ended with %+v, want one, with 4000", c)
+	if c := s.Closes()[0]; c.Code != 4000 {
+		t.Errorf("the silent connection was closed with %d, want 4000", c.Code)
 	}
 }
 
@@ -307,13 +308,14 @@ func TestFirstMessages(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			s := start(t, gatewaytest.Config{Ready: func(int, int) json.RawMessage { return nil }})
+			s := start(t, gatewaytest.Config{Ready: gatewaytest.Withhold})
 			h := &recorder{}
 			connect(t, s, h, none, nil)
 			ok(t, s.WaitConnected(within(t), 0))
 			ok(t, s.Interject(0, []byte(`{"op":11,"d":null}`)))
-			s.SetReady(func(int, int) json.RawMessage { return json.RawMessage(`{}`) })
 			ok(t, do(s))
+			ok(t, s.WaitCloses(within(t), 1))
+			s.SetReady(nil)
 			if got := h.count(t, 1); got[0].Type != "READY" {
 				t.Errorf("got %s, want READY", got[0].Type)
 			}

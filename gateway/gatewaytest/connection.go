@@ -360,11 +360,8 @@ func (c *connection) identify(d json.RawMessage) {
 		s.identifies = keep(s.identifies, record, s.cfg.KeepRecords)
 		c.attach(sess, 1)
 		s.notify()
-		body := s.readyBody(sess, c.host, m.Token)
-		if body == nil {
-			return nil, "", nil
-		}
-		return sess, "READY", body
+		sess.host, sess.token, sess.awaits = c.host, m.Token, true
+		return s.readyOf(sess)
 	})
 }
 

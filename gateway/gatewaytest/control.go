@@ -1,7 +1,6 @@
 package gatewaytest
 
 import (
-	"encoding/json"
 	"fmt"
 
 	"github.com/sluicehq/sluice/internal/rawjson"
@@ -106,13 +105,6 @@ func (s *Server) WithholdAcks(withhold bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.noAcks = withhold
-}
-
-// SetReady changes what Config.Ready said, for sessions that begin from now on.
-func (s *Server) SetReady(ready func(shard, shards int) json.RawMessage) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.ready = ready
 }
 
 // command runs do, with s.mu held, on a shard's connection.

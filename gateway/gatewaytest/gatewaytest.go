@@ -73,8 +73,9 @@ type Config struct {
 	KeepRecords int
 
 	// Ready makes the d of a shard's READY; session_id, resume_gateway_url and
-	// shard are set in it by the server. A nil result withholds READY. nil: a
-	// plain READY without guilds. SetReady changes it.
+	// shard are set in it by the server. A nil result withholds READY until
+	// SetReady gives another. It must not call the server. nil: a plain READY
+	// without guilds.
 	Ready func(shard, shards int) json.RawMessage
 	// Log, if not nil, gets every dispatch once, when it is sent first, as a line
 	// {"shard","session","s","t","d"}, in one Write. Close returns its error.

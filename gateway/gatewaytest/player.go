@@ -30,9 +30,9 @@ const DefaultWindow = 1024
 // "t", "s", "op" and "d". It is read as it is played, so it may be of any length.
 //
 // A READY line becomes the READY of every session that begins from then on, with
-// the guilds of the session's shard only; call Play before clients connect, and
-// they get that of the first line. Play begins when all shards are connected, of
-// as many as the first IDENTIFY said. Every other line goes to its guild's shard
+// the guilds of the session's shard only (clients that may come before Play has
+// read it wait for it if Config.Ready is Withhold). Play begins when all shards
+// are connected, of as many as the last IDENTIFY said. Every other line goes to its guild's shard
 // (without a guild to shard 0), in the order of the file, with a sequence of the
 // session it is sent in. RESUMED lines and lines that are no dispatch are left
 // out. Where a shard has no session, Play waits for it to identify: it then gets

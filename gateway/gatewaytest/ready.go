@@ -12,16 +12,50 @@ import (
 // someApplication is the bot's id where the token does not tell.
 const someApplication = "1100000000000000001"
 
-// readyBody makes the d of a session's READY, nil if it is withheld. host is the
-// one the client dialled. s.mu is held.
-func (s *Server) readyBody(sess *session, host, token string) []byte {
+// Withhold is a Config.Ready that withholds READY: clients may come before the
+// recording that Play plays has begun, and wait for its READY.
+func Withhold(shard, shards int) json.RawMessage { return nil }
+
+// SetReady changes what Config.Ready said, for sessions that begin from now on,
+// and for those whose READY was withheld.
+func (s *Server) SetReady(ready func(shard, shards int) json.RawMessage) {
+	s.mu.Lock()
+	s.ready = ready
+	var waiting []*session
+	for _, sess := range s.current {
+		if sess.awaits {
+			waiting = append(waiting, sess)
+		}
+	}
+	s.mu.Unlock()
+	for _, sess := range waiting {
+		s.emit(func() (*session, string, []byte) { return s.readyOf(sess) })
+	}
+}
+
+// readyOf is a session's READY, for emit: nothing if it is withheld, or was sent.
+// s.mu is held.
+func (s *Server) readyOf(sess *session) (*session, string, []byte) {
+	if !sess.awaits || sess.ended {
+		return nil, "", nil
+	}
+	body := s.readyBody(sess)
+	if body == nil {
+		return nil, "", nil
+	}
+	sess.awaits = false
+	return sess, "READY", body
+}
+
+// readyBody makes the d of a session's READY, nil to withhold it. s.mu is held.
+func (s *Server) readyBody(sess *session) []byte {
 	var d json.RawMessage
 	if s.ready != nil {
 		if d = s.ready(sess.place.shard, sess.place.shards); d == nil {
 			return nil
 		}
 	} else {
-		id, err := gateway.ApplicationID(token)
+		id, err := gateway.ApplicationID(sess.token)
 		if err != nil {
 			id = someApplication
 		}
@@ -30,7 +64,7 @@ func (s *Server) readyBody(sess *session, host, token string) []byte {
 	}
 	address := s.cfg.ResumeURL
 	if address == "" {
-		address = "ws://" + host + resumePath
+		address = "ws://" + sess.host + resumePath
 	}
 	return replace(d, []member{
 		{"session_id", appendString(nil, sess.id)},

@@ -21,6 +21,9 @@ type session struct {
 	bytes  int
 	sent   int64 // the highest sequence that was written to a socket
 
+	awaits   bool        // READY is still withheld
+	host     string      // the client dialled
+	token    string      // it identified with
 	conn     *connection // nil: none
 	detached time.Time   // since when
 	ended    bool
