@@ -27,7 +27,7 @@ type Proxy struct {
 	rules  []*rule
 	links  map[*link]struct{}
 	counts Counts
-	closed bool
+	down   bool // connections are refused
 }
 
 // Counts is what a Proxy has done so far.
@@ -35,7 +35,7 @@ type Counts struct {
 	Accepted        int // connections
 	DroppedRequests int // by DropRequest
 	DroppedReplies  int // by DropReply; counted once the server is done with the request
-	Cut             int // connections ended by CutAll
+	Cut             int // connections ended by CutAll and Down
 }
 
 // A rule loses the next left client writes that contain match, or their replies.
@@ -94,6 +94,26 @@ func (p *Proxy) add(r *rule) {
 func (p *Proxy) CutAll() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.cutAll()
+}
+
+// Down ends all connections and cuts new ones, until Up: to its clients the
+// server is gone, and to the server they are.
+func (p *Proxy) Down() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.down = true
+	p.cutAll()
+}
+
+// Up ends a Down.
+func (p *Proxy) Up() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.down = false
+}
+
+func (p *Proxy) cutAll() {
 	for l := range p.links {
 		p.counts.Cut++
 		l.cut()
@@ -101,12 +121,7 @@ func (p *Proxy) CutAll() {
 }
 
 func (p *Proxy) close() {
-	p.mu.Lock()
-	p.closed = true
-	for l := range p.links {
-		l.cut()
-	}
-	p.mu.Unlock()
+	p.Down()
 	p.listener.Close()
 	p.running.Wait()
 }
@@ -130,7 +145,7 @@ func (p *Proxy) accept() {
 		p.mu.Lock()
 		p.links[l] = struct{}{}
 		p.counts.Accepted++
-		if p.closed {
+		if p.down {
 			l.cut()
 		}
 		p.mu.Unlock()

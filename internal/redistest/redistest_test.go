@@ -217,8 +217,16 @@ func TestProxyCutAll(t *testing.T) {
 	if err := rdb.Ping(t.Context()).Err(); err != nil {
 		t.Errorf("PING on a new connection: %v", err)
 	}
-	if got := p.Counts(); got.Cut != 1 || got.Accepted != 2 {
-		t.Errorf("Counts = %+v, want 1 cut and 2 accepted", got)
+	p.Down()
+	if err := rdb.Ping(t.Context()).Err(); err == nil {
+		t.Error("PING succeeds while the proxy is down")
+	}
+	p.Up()
+	if err := rdb.Ping(t.Context()).Err(); err != nil {
+		t.Errorf("PING after Up: %v", err)
+	}
+	if got := p.Counts(); got.Cut != 2 || got.Accepted < 4 {
+		t.Errorf("Counts = %+v, want 2 cut and at least 4 accepted", got)
 	}
 }
 

@@ -200,6 +200,11 @@ func (s *Server) launch() error {
 			return fmt.Errorf("redis-server %q exited: %v; its log:\n%s", args, p.err, s.log())
 		case <-tick.C:
 		}
+		if nc, err := net.Dial("tcp", s.addr); err != nil { // go-redis would log it
+			continue
+		} else {
+			nc.Close()
+		}
 		// PING answers an error while the data set is loaded, INFO does not.
 		info, err := rdb.Info(context.Background(), "server").Result()
 		if err != nil || rdb.Ping(context.Background()).Err() != nil {
