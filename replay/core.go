@@ -1,0 +1,650 @@
+package replay
+
+import (
+	"context"
+	"slices"
+
+	"github.com/sluicehq/sluice/listener"
+)
+
+// places is how many entries of one key are in hand at most.
+const places = 16
+
+// maxSkipped is how many ids of a key's skipped entries are remembered; what
+// follows them is found again in Redis when their turn comes.
+const maxSkipped = 1024
+
+// A class of streams: each has places and turns of its own.
+type class uint8
+
+const (
+	express class = iota // goes first
+	plain
+	classes
+)
+
+// The core holds the entries in hand and says which listener runs next. It does
+// no I/O and knows no clock; whoever holds it sees to it that it is called by one
+// goroutine at a time.
+//
+// The unit of order is a listener and a key: a unit runs its entries one after
+// another. Units of a key share its places: an entry has one from when it is
+// taken until all its listeners have settled.
+type core struct {
+	ready  [classes]unitList
+	inHand [classes]int
+	closed bool // nothing starts any more
+
+	keyPool *keyQueue // unused ones, linked by next
+}
+
+// A source is one stream as the core sees it.
+type source struct {
+	class  class
+	label  string // 0/3, 0/x3: begins delivery ids
+	stream string // its Redis key
+	lane   *lane
+
+	// Guarded like the core.
+	epoch   int             // counts the times it was opened
+	open    bool            // its entries may start
+	ctx     context.Context // of the listeners' runs; ends when the lease does
+	known   map[entryID]*entry
+	keys    map[string]*keyQueue
+	blocked []*keyQueue // those with skipped entries
+	running int         // runs that have not returned
+	unacked int         // entries whose ack is not confirmed
+	inRead  bool        // the reader's read that is under way includes it
+	hungry  bool        // the reader waits for places of a key that has none
+	nudge   bool        // the reader has something to look at
+}
+
+// An entry is an entry in hand.
+type entry struct {
+	src        *source
+	id         entryID
+	key        *keyQueue
+	keyName    []byte // the key before it is taken; a part of the payload
+	hasGuild   bool   // the key is a guild's id
+	deliveries int    // as Redis counts them, this one included
+	state      entryState
+	left       int // listeners that have not settled
+	running    int // listeners that run
+	tasks      []task
+	one        [1]task // what tasks is for most entries
+	delivery   listener.Delivery
+	shared     listener.Decoded
+}
+
+type entryState uint8
+
+const (
+	held   entryState = iota // has a place
+	lost                     // has a place because a listener still runs; the lane is gone
+	acking                   // all listeners have ended; to be acked
+	parked                   // all listeners have settled, some failed; stays pending
+)
+
+// A task is a listener that is to be run for an entry.
+type task struct {
+	entry    *entry
+	unit     *unit
+	listener *bound
+	attempt  int // of the run that is next or going on, from 1
+	epoch    int // of the stream when it was last started
+	state    taskState
+	next     *task
+	err      error // of the last run that failed
+}
+
+type taskState uint8
+
+const (
+	queued  taskState = iota // in its unit's list
+	running                  // being run
+	waiting                  // for its backoff to end
+	ended                    // its listener has succeeded, or need not run
+	failed                   // its listener was given up
+	dropped                  // taken out because the lane was lost
+)
+
+// An outcome is how a run ended.
+type outcome uint8
+
+const (
+	succeeded outcome = iota
+	retry             // to be run again when the core is told to wake it
+	gaveUp            // not to be run again
+	revoked           // the lease has ended before it started; it did not run
+)
+
+// A keyQueue is what is in hand of one key of a stream.
+type keyQueue struct {
+	src    *source
+	name   string
+	places int
+	units  []*unit // by listener; few
+
+	// Entries that found no place, oldest first. While there are any, further
+	// entries of the key join them.
+	skipped []skippedEntry
+	tail    entryID // of the last one that is, or was, remembered
+	last    entryID // of the last one skipped
+	more    bool    // those behind tail are not remembered
+
+	next *keyQueue
+}
+
+type skippedEntry struct {
+	id         entryID
+	deliveries int
+}
+
+// A unit is a listener and a key.
+type unit struct {
+	key        *keyQueue
+	listener   *bound
+	head, tail *task
+	state      unitState
+	next       *unit
+}
+
+type unitState uint8
+
+const (
+	idle    unitState = iota // has nothing to run
+	inReady                  // in the core's list
+	busy                     // its head runs, or waits for its backoff
+)
+
+type unitList struct{ head, tail *unit }
+
+// A verdict is what became of an entry that was offered.
+type verdict uint8
+
+const (
+	taken   verdict = iota // it has a place
+	skipped                // its key had none: it stays pending and will be wanted again
+	known                  // it is in hand, or skipped, already
+	refused                // the stream is not open
+)
+
+// open begins an epoch of a source.
+func (c *core) open(s *source, ctx context.Context) {
+	s.epoch++
+	s.open = true
+	s.ctx = ctx
+	if s.known == nil {
+		s.known = make(map[entryID]*entry)
+		s.keys = make(map[string]*keyQueue)
+	}
+}
+
+// still reports whether nothing of the source is under way.
+func (s *source) still() bool { return s.running == 0 && s.unacked == 0 && !s.inRead }
+
+// shut ends the starts from a source; what runs may end.
+func (c *core) shut(s *source) { s.open = false }
+
+// drop ends an epoch: all that does not run is forgotten. What runs keeps its
+// place until it returns.
+func (c *core) drop(s *source) {
+	s.open = false
+	for _, k := range s.keys {
+		k.skipped, k.more = nil, false
+		for _, u := range k.units {
+			u.head, u.tail = nil, nil // the units that run find it so when they end
+		}
+	}
+	s.blocked = nil
+	for id, e := range s.known {
+		switch e.state {
+		case parked:
+			delete(s.known, id)
+		case held, lost:
+			for i := range e.tasks {
+				t := &e.tasks[i]
+				if t.state == waiting && !t.unit.listener.unordered {
+					t.unit.state = idle
+				}
+				if t.state == queued || t.state == waiting {
+					t.state = dropped
+				}
+			}
+			e.state = lost
+			if e.running == 0 {
+				c.forget(e)
+			}
+		}
+	}
+	for _, k := range s.keys {
+		c.retire(k)
+	}
+}
+
+// offer gives an entry to the core. again says that it was wanted: it is the
+// first of its key's skipped entries.
+func (c *core) offer(e *entry, again bool) verdict {
+	s := e.src
+	if !s.open {
+		return refused
+	}
+	if have, ok := s.known[e.id]; ok {
+		if have.state == lost {
+			c.revive(have)
+		}
+		return known
+	}
+	k := s.keys[string(e.keyName)]
+	switch {
+	case k == nil:
+		k = c.newKey(s, e.keyName)
+	case again:
+	case k.skipping() && e.id.compare(k.last) <= 0:
+		return known
+	case k.skipping():
+		k.skip(e)
+		return skipped
+	}
+	if k.places >= places {
+		if !again {
+			s.blocked = append(s.blocked, k)
+			k.skip(e)
+		}
+		return skipped
+	}
+	k.places++
+	c.inHand[s.class]++
+	s.known[e.id] = e
+	e.key = k
+	if e.hasGuild {
+		e.delivery.GuildID = k.name
+	}
+	e.state = held
+	e.left = len(e.tasks)
+	for i := range e.tasks {
+		t := &e.tasks[i]
+		t.entry = e
+		t.unit = k.unit(t.listener)
+		c.push(t)
+	}
+	return taken
+}
+
+// park notes an entry that can't be delivered, so that it is passed over when it
+// is read again.
+func (c *core) park(s *source, id entryID) {
+	if s.open {
+		s.known[id] = &entry{src: s, id: id, state: parked}
+	}
+}
+
+// pass notes an entry that is to be acknowledged without a run.
+func (c *core) pass(s *source, id entryID) {
+	s.known[id] = &entry{src: s, id: id, state: acking}
+	s.unacked++
+}
+
+// full reports whether an entry of the key would find no place because all are
+// taken, not because others were skipped before it.
+func (c *core) full(s *source, key []byte) bool {
+	k := s.keys[string(key)]
+	return k != nil && k.places >= places && !k.skipping()
+}
+
+// revive puts back what drop has taken out of an entry that is running still.
+func (c *core) revive(e *entry) {
+	e.state = held
+	for i := range e.tasks {
+		if t := &e.tasks[i]; t.state == dropped {
+			c.push(t)
+		}
+	}
+}
+
+// next returns the task to be run now, nil if there is none.
+func (c *core) next(upTo class) *task {
+	if c.closed {
+		return nil
+	}
+	for class := express; class <= upTo; class++ {
+		for u := c.ready[class].pop(); u != nil; u = c.ready[class].pop() {
+			t := u.head
+			if t == nil || !u.key.src.open {
+				u.state = idle
+				c.retire(u.key)
+				continue
+			}
+			u.head = t.next
+			if u.head == nil {
+				u.tail = nil
+			}
+			t.next = nil
+			t.state = running
+			t.epoch = u.key.src.epoch
+			t.entry.running++
+			u.key.src.running++
+			u.state = busy
+			if u.listener.unordered {
+				c.advance(u)
+			}
+			return t
+		}
+	}
+	return nil
+}
+
+// hasReady reports whether next would look at anything.
+func (c *core) hasReady(upTo class) bool {
+	for class := express; class <= upTo; class++ {
+		if c.ready[class].head != nil {
+			return true
+		}
+	}
+	return false
+}
+
+// finish takes a task back whose run has ended. settled is set if it was the
+// entry's last: the entry is then to be acked (acking) or was parked. A revoked
+// task takes its stream's other entries with it.
+func (c *core) finish(t *task, o outcome) (settled bool) {
+	e, u := t.entry, t.unit
+	s := e.src
+	e.running--
+	s.running--
+	switch o {
+	case succeeded, gaveUp:
+		t.state = ended
+		if o == gaveUp {
+			t.state = failed
+		}
+		e.left--
+		if !u.listener.unordered {
+			c.advance(u)
+		}
+		if e.left == 0 {
+			c.settle(e)
+			return true
+		}
+	case retry:
+		if e.state == lost {
+			t.state = dropped
+			t.attempt++
+			if !u.listener.unordered {
+				c.advance(u)
+			}
+			break
+		}
+		t.state = waiting
+		t.attempt++
+		e.deliveries = max(e.deliveries, t.attempt)
+	case revoked:
+		t.state = dropped
+		if e.state == held && t.epoch != s.epoch { // the lane is back already
+			c.requeue(t)
+			break
+		}
+		if !u.listener.unordered {
+			c.advance(u)
+		}
+		if e.state == held && s.open {
+			c.drop(s)
+			return false
+		}
+	}
+	if e.state == lost && e.running == 0 {
+		c.forget(e)
+	}
+	return false
+}
+
+// wake ends a task's wait. It does nothing if the task no longer waits.
+func (c *core) wake(t *task) {
+	if t.state != waiting {
+		return
+	}
+	c.requeue(t)
+}
+
+// requeue puts a task back at the head of its unit.
+func (c *core) requeue(t *task) {
+	t.state = queued
+	u := t.unit
+	t.next = u.head
+	u.head = t
+	if u.tail == nil {
+		u.tail = t
+	}
+	if u.state != inReady {
+		u.state = inReady
+		c.ready[u.key.src.class].push(u)
+	}
+}
+
+// acked forgets entries whose ack is confirmed.
+func (c *core) acked(s *source, ids []entryID) {
+	s.unacked -= len(ids)
+	for _, id := range ids {
+		if e, ok := s.known[id]; ok && e.state == acking {
+			delete(s.known, id)
+		}
+	}
+}
+
+func (c *core) settle(e *entry) {
+	e.state = acking
+	for i := range e.tasks {
+		if e.tasks[i].state == failed {
+			e.state = parked
+		}
+	}
+	c.leave(e)
+	if e.state == acking {
+		e.src.unacked++
+	}
+}
+
+// forget gives an entry up that is still pending in Redis.
+func (c *core) forget(e *entry) {
+	delete(e.src.known, e.id)
+	c.leave(e)
+}
+
+// leave frees an entry's place.
+func (c *core) leave(e *entry) {
+	k := e.key
+	e.key = nil
+	c.inHand[e.src.class]--
+	k.places--
+	if (k.skipping() || k.src.hungry) && k.free() {
+		k.src.nudge = true
+	}
+	c.retire(k)
+}
+
+// retire puts a key away that has nothing left.
+func (c *core) retire(k *keyQueue) {
+	if k.places > 0 || k.skipping() {
+		return
+	}
+	for _, u := range k.units {
+		if u.state == inReady { // empty, but still in the list: it will be found so
+			return
+		}
+	}
+	delete(k.src.keys, k.name)
+	k.src = nil
+	k.next = c.keyPool
+	c.keyPool = k
+}
+
+// push appends a task to its unit.
+func (c *core) push(t *task) {
+	t.state = queued
+	t.next = nil
+	u := t.unit
+	if u.tail == nil {
+		u.head = t
+	} else {
+		u.tail.next = t
+	}
+	u.tail = t
+	if u.state == idle {
+		u.state = inReady
+		c.ready[u.key.src.class].push(u)
+	}
+}
+
+// advance lets a unit go on with its next task.
+func (c *core) advance(u *unit) {
+	if u.head == nil {
+		u.state = idle
+		return
+	}
+	u.state = inReady
+	c.ready[u.key.src.class].push(u)
+}
+
+// wanted returns skipped entries that would find a place now, each key's in
+// order, and sets scan if a key has more that are not remembered.
+func (c *core) wanted(s *source, buf []skippedEntry) (ids []skippedEntry, scan *keyQueue) {
+	ids = buf
+	for _, k := range s.blocked {
+		if !k.free() {
+			continue
+		}
+		if len(k.skipped) == 0 && k.more {
+			scan = k
+			continue
+		}
+		ids = append(ids, k.skipped[:min(places-k.places, len(k.skipped))]...)
+	}
+	return ids, scan
+}
+
+// hasWanted reports whether wanted would return anything.
+func (c *core) hasWanted(s *source) bool {
+	return slices.ContainsFunc(s.blocked, (*keyQueue).free)
+}
+
+// unskip takes wanted entries off their keys' lists: they were offered again, or
+// are no longer pending.
+func (c *core) unskip(s *source, ids []skippedEntry) {
+	gone := make(map[entryID]bool, len(ids))
+	for _, id := range ids {
+		gone[id.id] = true
+	}
+	for _, k := range s.blocked {
+		n := 0
+		for n < len(k.skipped) && gone[k.skipped[n].id] {
+			n++
+		}
+		k.skipped = k.skipped[n:]
+		if len(k.skipped) == 0 {
+			k.skipped = nil
+		}
+	}
+	c.unblock(s)
+}
+
+// relearn remembers skipped entries that were found again: found are pending
+// entries of the stream behind the id after, in order and without a gap, and end
+// says that there are no more. It reports whether k needs more of them.
+func (c *core) relearn(k *keyQueue, after entryID, found []*entry, end bool) (needs bool) {
+	s := k.src
+	if s == nil {
+		return false
+	}
+	behind := func(k *keyQueue) bool { return k.more && len(k.skipped) < maxSkipped && k.tail.compare(after) >= 0 }
+	for _, e := range found {
+		if k := s.keys[string(e.keyName)]; k != nil && behind(k) && e.id.compare(k.tail) > 0 && e.id.compare(k.last) <= 0 {
+			k.remember(e.id, e.deliveries)
+			k.more = e.id != k.last
+		}
+	}
+	if end {
+		for _, k := range s.blocked {
+			k.more = k.more && !behind(k)
+		}
+		c.unblock(s)
+	}
+	return k.more && len(k.skipped) < places
+}
+
+// unblock removes the keys that skip no longer.
+func (c *core) unblock(s *source) {
+	s.blocked = slices.DeleteFunc(s.blocked, func(k *keyQueue) bool {
+		if k.skipping() {
+			return false
+		}
+		c.retire(k)
+		return true
+	})
+}
+
+func (c *core) newKey(s *source, name []byte) *keyQueue {
+	k := c.keyPool
+	if k == nil {
+		k = &keyQueue{}
+	} else {
+		c.keyPool = k.next
+		k.next = nil
+	}
+	k.src = s
+	k.name = string(name)
+	s.keys[k.name] = k
+	return k
+}
+
+// free reports whether it is worth while to read a key's skipped entries again.
+func (k *keyQueue) free() bool { return k.places <= places/2 }
+
+func (k *keyQueue) skipping() bool { return len(k.skipped) > 0 || k.more }
+
+func (k *keyQueue) skip(e *entry) {
+	k.last = e.id
+	if k.more || len(k.skipped) >= maxSkipped {
+		k.more = true
+		return
+	}
+	k.remember(e.id, e.deliveries)
+}
+
+func (k *keyQueue) remember(id entryID, deliveries int) {
+	k.skipped = append(k.skipped, skippedEntry{id, deliveries})
+	k.tail = id
+}
+
+// unit returns the key's unit for a listener.
+func (k *keyQueue) unit(l *bound) *unit {
+	for _, u := range k.units {
+		if u.listener == l {
+			return u
+		}
+	}
+	u := &unit{key: k, listener: l}
+	k.units = append(k.units, u)
+	return u
+}
+
+func (l *unitList) push(u *unit) {
+	u.next = nil
+	if l.tail == nil {
+		l.head = u
+	} else {
+		l.tail.next = u
+	}
+	l.tail = u
+}
+
+func (l *unitList) pop() *unit {
+	u := l.head
+	if u != nil {
+		l.head = u.next
+		if l.head == nil {
+			l.tail = nil
+		}
+		u.next = nil
+	}
+	return u
+}

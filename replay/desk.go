@@ -1,0 +1,135 @@
+package replay
+
+import "sync"
+
+// A desk is the core with its lock and the runners' waiting room.
+type desk struct {
+	mu sync.Mutex
+	// Guarded by mu.
+	core    core
+	waiting [classes]int  // runners without work, by the last class they take
+	waking  [classes]bool // one of them was signalled and has not come yet
+	runners map[*runner]struct{}
+
+	work [classes]*sync.Cond // there may be something for such a runner
+}
+
+func newDesk() *desk {
+	d := &desk{runners: make(map[*runner]struct{})}
+	for i := range d.work {
+		d.work[i] = sync.NewCond(&d.mu)
+	}
+	return d
+}
+
+// call wakes one runner if there is work and one is waiting. Every runner that
+// takes something calls the next: as many come as there is work for, and no
+// crowd for one entry. It is called with mu held.
+func (d *desk) call() {
+	if d.core.closed {
+		return
+	}
+	if d.core.hasReady(plain) && d.waiting[plain] > 0 {
+		if !d.waking[plain] {
+			d.waking[plain] = true
+			d.work[plain].Signal()
+		}
+		return
+	}
+	if d.core.hasReady(express) && d.waiting[express] > 0 && !d.waking[express] {
+		d.waking[express] = true
+		d.work[express].Signal()
+	}
+}
+
+// take waits for a task, for a runner that takes classes up to upTo. It returns
+// nil once the desk is closed. It is called with mu held.
+func (d *desk) take(upTo class) *task {
+	for {
+		if t := d.core.next(upTo); t != nil {
+			d.call()
+			return t
+		}
+		if d.core.closed {
+			return nil
+		}
+		d.waiting[upTo]++
+		d.work[upTo].Wait()
+		d.waiting[upTo]--
+		d.waking[upTo] = false
+	}
+}
+
+// close ends the starts for good.
+func (d *desk) close() {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.core.closed = true
+	for _, c := range d.work {
+		c.Broadcast()
+	}
+}
+
+// room returns how many more entries of a class may be read.
+func (d *desk) room(class class, limit int) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return limit - d.core.inHand[class]
+}
+
+// slowest names the listener that most of the entries in hand wait for.
+func (d *desk) slowest(sources []*source) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	counts := map[string]int{}
+	for _, s := range sources {
+		for _, e := range s.known {
+			for i := range e.tasks {
+				if t := &e.tasks[i]; e.state == held && t.state != ended && t.state != failed {
+					counts[t.listener.name]++
+				}
+			}
+		}
+	}
+	most := ""
+	for name, n := range counts {
+		if n > counts[most] || (n == counts[most] && name < most) {
+			most = name
+		}
+	}
+	return most
+}
+
+// acked forgets entries whose ack is confirmed.
+func (d *desk) acked(s *source, ids []entryID) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	d.core.acked(s, ids)
+	s.lane.node.w.checkStill(s)
+}
+
+// finish takes a task back whose run has ended. It is called with mu held.
+func (d *desk) finish(t *task, o outcome) {
+	s, e := t.entry.src, t.entry
+	if d.core.finish(t, o) && e.state == acking {
+		s.lane.node.ack(s, e.id)
+	}
+	if s.nudge {
+		s.nudge = false
+		s.lane.node.readers[s.class].kick()
+	}
+	s.lane.node.w.checkStill(s)
+}
+
+// still reports whether nothing of a lane is under way: no read that includes it,
+// no run, no ack.
+func (d *desk) still(l *lane) bool {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, s := range l.sources {
+		if !s.still() {
+			return false
+		}
+	}
+	return true
+}

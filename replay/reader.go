@@ -1,0 +1,763 @@
+package replay
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluicehq/sluice/internal/dispatch"
+)
+
+const (
+	maxCount   = 256                  // entries of a stream in one read
+	maxRead    = 8 << 20              // bytes after which less is read at a time
+	patience   = 2 * time.Millisecond // how long a read's entries wait for a place
+	fullCheck  = 5 * time.Millisecond
+	retryGroup = time.Second
+)
+
+// A reader reads the open streams of one class on one node. Everything it does
+// to a stream it does one after another: what is pending goes before what is new.
+type reader struct {
+	n       *node
+	w       *Worker
+	class   class
+	streams []*stream // of all lanes
+
+	parked  atomic.Int64  // CLIENT ID of a connection that is blocked in a read, else 0
+	call    atomic.Bool   // there is something else to look at
+	kicked  chan struct{} // capacity 1: the same, for a reader that waits here
+	behind  atomic.Int32  // open streams that are not read yet
+	stuffed atomic.Bool   // nothing is read because too much is in hand
+
+	// The reading goroutine's alone.
+	active  []*stream
+	reading []*stream
+	count   int // entries of a stream in one read, at most
+	decoder decoder
+	items   []item
+	pending []pendingEntry
+	fields  dispatch.Fields
+	matches map[string][]*bound
+	skipped []skippedEntry
+	failed  int // rounds in a row
+}
+
+// A stream is a source as its reader sees it.
+type stream struct {
+	*source
+	seen    int // the epoch this is about
+	phase   phase
+	cursor  entryID // pending entries up to here were looked at
+	newest  entryID // of all that were offered
+	served  bool    // the group was there before
+	retryAt time.Time
+	entries []*entry // of this read
+	others  bool     // another consumer has pending entries
+}
+
+type phase uint8
+
+const (
+	ensuring   phase = iota // the group may not exist
+	recovering              // what is pending was not looked at
+	following               // what is new is read
+)
+
+func newReader(n *node, class class) *reader {
+	return &reader{
+		n: n, w: n.w, class: class, kicked: make(chan struct{}, 1), count: maxCount,
+		matches: make(map[string][]*bound),
+	}
+}
+
+func (r *reader) add(s *source) { r.streams = append(r.streams, &stream{source: s}) }
+
+// kick makes the reader look again. It does not block.
+func (r *reader) kick() {
+	r.call.Store(true)
+	select {
+	case r.kicked <- struct{}{}:
+	default:
+	}
+	if r.parked.Load() != 0 {
+		r.n.signal()
+	}
+}
+
+// idle waits for a kick, at most d, and reports whether ctx still lasts.
+func (r *reader) idle(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-r.kicked:
+	case <-timer.C:
+	case <-ctx.Done():
+		return false
+	}
+	return true
+}
+
+// run reads until ctx ends.
+func (r *reader) run(ctx context.Context) {
+	name := "reading" + r.n.name
+	if r.class == express {
+		name = "reading express streams" + r.n.name
+	}
+	defer r.leave()
+	for ctx.Err() == nil {
+		if len(r.view()) == 0 {
+			r.idle(ctx, time.Second)
+			continue
+		}
+		err := r.session(ctx, name)
+		switch {
+		case ctx.Err() != nil:
+		case errors.Is(err, errQuiet):
+		default:
+			r.w.health.fail(name, err)
+			r.failed++
+			pause(ctx, r.failed-1)
+		}
+	}
+}
+
+// errQuiet ends a session in which the server did not answer a read in time; it
+// may have begun to wait anew (Redis before 7.2 does so when another consumer was
+// served). That is nothing wrong.
+var errQuiet = errors.New("no answer to a read")
+
+// session reads on one connection until that fails.
+func (r *reader) session(ctx context.Context, name string) error {
+	c, err := r.n.connect(ctx, readBuffer)
+	if err != nil {
+		return err
+	}
+	defer c.close()
+	// A read whose answer was lost has left entries pending.
+	for _, s := range r.streams {
+		if s.phase == following {
+			s.phase, s.cursor = recovering, s.newest
+		}
+	}
+	for ctx.Err() == nil {
+		r.call.Store(false)
+		select {
+		case <-r.kicked:
+		default:
+		}
+		if len(r.view()) == 0 {
+			if !r.idle(ctx, time.Second) {
+				return nil
+			}
+			continue
+		}
+		err := r.round(ctx, c)
+		switch {
+		case err == nil:
+			r.failed = 0
+			r.w.health.ok(name)
+		case !usable(err):
+			return err
+		default:
+			r.w.health.fail(name, err)
+			r.failed++
+			if !pause(ctx, r.failed-1) {
+				return nil
+			}
+		}
+	}
+	return nil
+}
+
+// view takes stock of the open streams.
+func (r *reader) view() []*stream {
+	d := r.w.desk
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	r.active = r.active[:0]
+	behind := 0
+	for _, s := range r.streams {
+		if !s.open {
+			continue
+		}
+		if s.seen != s.epoch {
+			s.seen, s.phase, s.cursor, s.newest, s.retryAt = s.epoch, ensuring, entryID{}, entryID{}, time.Time{}
+		}
+		if s.phase != following {
+			behind++
+		}
+		r.active = append(r.active, s)
+	}
+	r.behind.Store(int32(behind))
+	return r.active
+}
+
+// leave ends the reader's part in its streams.
+func (r *reader) leave() {
+	d := r.w.desk
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, s := range r.streams {
+		s.inRead = false
+		r.w.checkStill(s.source)
+	}
+	r.behind.Store(0)
+	r.stuffed.Store(false)
+}
+
+// round does what is next for each of the open streams: make the group, take up
+// what is pending, read again what found no place, read what is new.
+func (r *reader) round(ctx context.Context, c *conn) error {
+	if err := r.ensure(c); err != nil {
+		return err
+	}
+	for _, s := range r.active {
+		if s.phase == recovering {
+			if err := r.recover(c, s); err != nil {
+				return err
+			}
+		}
+		if s.phase == following {
+			if err := r.reread(c, s); err != nil {
+				return err
+			}
+		}
+	}
+	room := r.w.desk.room(r.class, r.w.limit(r.class))
+	r.stuffed.Store(room <= 0)
+	if room <= 0 || r.n.backlog() > r.w.config.MaxInHand {
+		r.idle(ctx, fullCheck)
+		return nil
+	}
+	return r.read(ctx, c, room)
+}
+
+// ensure makes the groups that may not exist.
+func (r *reader) ensure(c *conn) error {
+	now := time.Now()
+	asked := r.reading[:0]
+	for _, s := range r.active {
+		if s.phase != ensuring || now.Before(s.retryAt) {
+			continue
+		}
+		start := r.w.config.Start
+		if s.served {
+			start = "0" // what was lost is read again, nothing is passed over
+		}
+		c.command(6, "XGROUP")
+		c.text("CREATE")
+		c.text(s.stream)
+		c.text(r.w.config.Group)
+		c.text(start)
+		c.text("MKSTREAM")
+		asked = append(asked, s)
+	}
+	r.reading = asked
+	if len(asked) == 0 {
+		return nil
+	}
+	if err := c.flush(ioTimeout); err != nil {
+		return err
+	}
+	for _, s := range asked {
+		_, err := c.want('+')
+		name := "the group of " + s.stream
+		switch {
+		case err == nil:
+			s.phase, s.cursor, s.newest, s.served = recovering, entryID{}, entryID{}, true
+			r.w.health.ok(name)
+		case isCode(err, "BUSYGROUP"):
+			s.phase, s.served = recovering, true
+			r.w.health.ok(name)
+		case usable(err):
+			s.retryAt = now.Add(retryGroup)
+			r.w.health.fail(name, err)
+		default:
+			return err
+		}
+	}
+	return nil
+}
+
+// recover takes up what is pending behind the stream's cursor, the worker's own
+// and that of others, in order, as far as there is room.
+func (r *reader) recover(c *conn, s *stream) error {
+	for {
+		room := min(maxCount, r.w.desk.room(r.class, r.w.limit(r.class)))
+		if room <= 0 {
+			return nil
+		}
+		if err := r.list(c, s, room); err != nil {
+			return err
+		}
+		listed := len(r.pending)
+		last := s.cursor
+		if listed > 0 {
+			last = r.pending[listed-1].id
+		}
+		r.unknown(s)
+		items, err := r.claim(c, s.source, r.pending)
+		if err != nil {
+			return err
+		}
+		r.build(s, items)
+		r.offer(s)
+		s.cursor = last
+		if s.newest.compare(last) < 0 {
+			s.newest = last
+		}
+		if listed < room {
+			s.phase = following
+			return nil
+		}
+	}
+}
+
+// list reads the pending entries behind the stream's cursor into r.pending.
+func (r *reader) list(c *conn, s *stream, count int) error {
+	c.command(6, "XPENDING")
+	c.text(s.stream)
+	c.text(r.w.config.Group)
+	if s.cursor == (entryID{}) {
+		c.text("-")
+	} else {
+		c.text("(" + s.cursor.String())
+	}
+	c.text("+")
+	c.int(int64(count))
+	if err := c.flush(ioTimeout); err != nil {
+		return err
+	}
+	var err error
+	r.pending, err = readPending(c, r.pending[:0])
+	if err != nil && usable(err) {
+		s.phase, s.cursor = ensuring, entryID{}
+	}
+	return err
+}
+
+// unknown drops from r.pending what is in hand. What is in hand of a lane that
+// was lost and is back stays: it must be offered again.
+func (r *reader) unknown(s *stream) {
+	d := r.w.desk
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	r.pending = slices.DeleteFunc(r.pending, func(p pendingEntry) bool {
+		e, ok := s.known[p.id]
+		return ok && e.state != lost
+	})
+}
+
+// claim makes pending entries the worker's own, if they are not, and returns them
+// in order. Those that others held are counted as delivered once more; reading
+// one's own again is no delivery.
+func (r *reader) claim(c *conn, s *source, pending []pendingEntry) ([]item, error) {
+	r.items = r.items[:0]
+	if len(pending) == 0 {
+		return r.items, nil
+	}
+	slices.SortStableFunc(pending, func(a, b pendingEntry) int { return cmp.Compare(r.counted(a), r.counted(b)) })
+	type group struct{ n, count int }
+	var groups []group
+	foreign := 0
+	for rest := pending; len(rest) > 0; {
+		count := r.counted(rest[0])
+		n := 0
+		for n < len(rest) && n < maxCount && r.counted(rest[n]) == count {
+			if rest[n].consumer != r.w.config.Consumer {
+				foreign++
+			}
+			n++
+		}
+		c.command(5+n+2, "XCLAIM")
+		c.text(s.stream)
+		c.text(r.w.config.Group)
+		c.text(r.w.config.Consumer)
+		c.text("0")
+		for _, p := range rest[:n] {
+			c.entry(p.id)
+		}
+		c.text("RETRYCOUNT")
+		c.int(int64(count))
+		groups = append(groups, group{n, count})
+		rest = rest[n:]
+	}
+	if err := c.flush(ioTimeout); err != nil {
+		return nil, err
+	}
+	var said error
+	for _, g := range groups {
+		var err error
+		r.items, err = r.decoder.items(c, r.items, g.count)
+		if !usable(err) {
+			return nil, err
+		}
+		said = cmp.Or(said, err)
+	}
+	if said != nil {
+		return nil, said
+	}
+	r.w.metrics.claimed.Add(float64(foreign))
+	if gone := len(pending) - len(r.items); gone > 0 {
+		r.w.metrics.vanished.Add(float64(gone))
+	}
+	slices.SortFunc(r.items, func(a, b item) int { return a.id.compare(b.id) })
+	return r.items, nil
+}
+
+func (r *reader) counted(p pendingEntry) int {
+	if p.consumer != r.w.config.Consumer {
+		return p.deliveries + 1
+	}
+	return max(1, p.deliveries)
+}
+
+// reread reads entries again that found no place, of keys that have some now.
+func (r *reader) reread(c *conn, s *stream) error {
+	d := r.w.desk
+	d.mu.Lock()
+	var scan *keyQueue
+	r.skipped, scan = d.core.wanted(s.source, r.skipped[:0])
+	d.mu.Unlock()
+	if len(r.skipped) > 0 {
+		r.pending = r.pending[:0]
+		for _, e := range r.skipped {
+			r.pending = append(r.pending, pendingEntry{e.id, r.w.config.Consumer, e.deliveries})
+		}
+		items, err := r.claim(c, s.source, r.pending)
+		if err != nil {
+			return err
+		}
+		r.build(s, items)
+		d.mu.Lock()
+		var noPlace map[entryID]bool
+		for _, e := range s.entries {
+			if d.core.offer(e, true) == skipped {
+				if noPlace == nil {
+					noPlace = make(map[entryID]bool)
+				}
+				noPlace[e.id] = true
+			}
+		}
+		done := slices.DeleteFunc(r.skipped, func(e skippedEntry) bool { return noPlace[e.id] })
+		d.core.unskip(s.source, done)
+		d.call()
+		d.mu.Unlock()
+	}
+	if scan != nil {
+		return r.rescan(c, s, scan)
+	}
+	return nil
+}
+
+// rescan looks for a key's skipped entries that are no longer remembered.
+func (r *reader) rescan(c *conn, s *stream, k *keyQueue) error {
+	cursor := s.cursor
+	defer func() { s.cursor = cursor }()
+	after := k.tail
+	s.cursor = after
+	for {
+		if err := r.list(c, s, maxCount); err != nil {
+			return err
+		}
+		end := len(r.pending) < maxCount
+		if !end {
+			s.cursor = r.pending[len(r.pending)-1].id
+		}
+		r.unknown(s)
+		items, err := r.claim(c, s.source, r.pending)
+		if err != nil {
+			return err
+		}
+		r.build(s, items)
+		d := r.w.desk
+		d.mu.Lock()
+		needs := d.core.relearn(k, after, s.entries, end)
+		d.mu.Unlock()
+		if end || !needs {
+			return nil
+		}
+	}
+}
+
+// read reads what is new from all streams that are as far, and looks behind it
+// for what others were served.
+func (r *reader) read(ctx context.Context, c *conn, room int) error {
+	block, left := r.park(c)
+	defer r.unpark()
+	if len(r.reading) == 0 {
+		r.parked.Store(0)
+		r.idle(ctx, time.Second)
+		return nil
+	}
+	if block < time.Millisecond { // a lease is about to end
+		r.parked.Store(0)
+		r.idle(ctx, block+time.Millisecond)
+		return nil
+	}
+	n := len(r.reading)
+	c.command(9+2*n, "XREADGROUP")
+	c.text("GROUP")
+	c.text(r.w.config.Group)
+	c.text(r.w.config.Consumer)
+	c.text("COUNT")
+	c.int(int64(max(1, min(room/n, r.count))))
+	c.text("BLOCK")
+	c.int(block.Milliseconds())
+	c.text("STREAMS")
+	for _, s := range r.reading {
+		c.text(s.stream)
+	}
+	for range r.reading {
+		c.text(">")
+	}
+	for _, s := range r.reading {
+		c.command(3, "XPENDING")
+		c.text(s.stream)
+		c.text(r.w.config.Group)
+	}
+	before := c.bytes
+	if err := c.flush(max(left, block+time.Second)); err != nil {
+		return err
+	}
+	said := r.answers(c)
+	if !usable(said) {
+		if timeout, ok := errors.AsType[net.Error](said); ok && timeout.Timeout() {
+			return errQuiet
+		}
+		return said
+	}
+	r.parked.Store(0)
+	for _, s := range r.reading {
+		others, err := readSummary(c, r.w.config.Consumer)
+		if !usable(err) {
+			return err
+		}
+		s.others = others
+		said = cmp.Or(said, err)
+	}
+	r.adapt(c.bytes - before)
+	if said != nil { // a stream or a group is gone: Redis does not say whose
+		for _, s := range r.reading {
+			s.phase, s.cursor = ensuring, entryID{}
+		}
+		return said
+	}
+	for _, s := range r.reading {
+		if s.others {
+			// A read of a former owner's was served. This read's entries are pending
+			// like that one's: all of them are taken up in order.
+			s.phase, s.cursor = recovering, entryID{}
+			continue
+		}
+		r.offer(s)
+	}
+	return nil
+}
+
+// park chooses the streams to be read and notes that they are. It returns how long
+// the read may block, and how long the shortest of their leases lasts.
+func (r *reader) park(c *conn) (block, left time.Duration) {
+	d := r.w.desk
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	now := r.w.clock()
+	left = r.w.config.Lease
+	r.reading = r.reading[:0]
+	wanted := false
+	for _, s := range r.active {
+		if !s.open || s.seen != s.epoch || s.phase != following {
+			continue
+		}
+		s.inRead = true
+		s.entries = s.entries[:0]
+		left = min(left, time.Duration(s.lane.until.Load())-now)
+		wanted = wanted || d.core.hasWanted(s.source)
+		r.reading = append(r.reading, s)
+	}
+	block = left * 2 / 3
+	if wanted || len(r.reading) < len(r.active) {
+		block = min(block, fullCheck) // there is more to do than to wait
+	}
+	r.parked.Store(c.id)
+	if r.call.Load() { // a kick that came before can't end the read
+		block = min(block, time.Millisecond)
+	}
+	return block, left
+}
+
+// unpark notes that no read is under way.
+func (r *reader) unpark() {
+	r.parked.Store(0)
+	d := r.w.desk
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, s := range r.reading {
+		s.inRead = false
+		r.w.checkStill(s.source)
+	}
+}
+
+// answers reads what XREADGROUP answers into the streams' entries.
+func (r *reader) answers(c *conn) error {
+	n, err := c.array()
+	if err != nil {
+		return err
+	}
+	at := 0
+	for range n {
+		if parts, err := c.array(); err != nil {
+			return err
+		} else if parts != 2 {
+			return fmt.Errorf("%w: a stream of %d parts", errReply, parts)
+		}
+		name, err := c.word()
+		if err != nil {
+			return err
+		}
+		for at < len(r.reading) && r.reading[at].stream != string(name) {
+			at++
+		}
+		if at == len(r.reading) {
+			return fmt.Errorf("%w: stream %.80q, which was not asked for", errReply, name)
+		}
+		s := r.reading[at]
+		r.items, err = r.decoder.items(c, r.items[:0], 1)
+		if err != nil {
+			return err
+		}
+		r.w.metrics.read.Add(float64(len(r.items)))
+		r.build(s, r.items)
+	}
+	return nil
+}
+
+// adapt reads less at a time while reads are large.
+func (r *reader) adapt(read int64) {
+	switch {
+	case read > maxRead:
+		r.count = max(1, r.count/2)
+	case read < maxRead/4:
+		r.count = min(maxCount, r.count*2)
+	}
+}
+
+// build makes entries of items. Those that no listener is for are acknowledged;
+// those that can't be delivered stay pending.
+func (r *reader) build(s *stream, items []item) {
+	s.entries = s.entries[:0]
+	for i := range items {
+		it := &items[i]
+		if it.gone {
+			r.w.metrics.vanished.Inc()
+			continue
+		}
+		err := it.bad
+		var e *entry
+		if err == nil {
+			listeners := r.listeners(it.entry.Event)
+			if len(listeners) == 0 {
+				r.w.metrics.unheard.Inc()
+				r.discard(s, it.id)
+				continue
+			}
+			e, err = makeEntry(s.source, it, listeners, &r.fields)
+		}
+		if err != nil {
+			r.undecodable(s, it, err)
+			continue
+		}
+		s.entries = append(s.entries, e)
+	}
+	clear(items) // the bytes are the entries' now
+}
+
+// discard acknowledges an entry that is not to run.
+func (r *reader) discard(s *stream, id entryID) {
+	d := r.w.desk
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if s.open && s.seen == s.epoch {
+		d.core.pass(s.source, id)
+		r.n.ack(s.source, id)
+	}
+}
+
+func (r *reader) undecodable(s *stream, it *item, err error) {
+	r.w.metrics.undecodable.Inc()
+	r.w.log.Error("entry can't be delivered and stays pending", "id", deliveryID(s.label, it.id), "stream", s.stream, "err", err)
+	d := r.w.desk
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if s.seen == s.epoch {
+		d.core.park(s.source, it.id)
+	}
+}
+
+func (r *reader) listeners(event string) []*bound {
+	found, ok := r.matches[event]
+	if !ok {
+		found = r.w.match(event)
+		if len(r.matches) < maxEvents {
+			r.matches[event] = found
+		}
+	}
+	return found
+}
+
+// offer hands a read's entries to the core. Those of a key whose places are taken
+// wait a moment for them: a fast listener frees them before long, and to read
+// entries again is dear.
+func (r *reader) offer(s *stream) {
+	d := r.w.desk
+	rest := s.entries
+	defer clear(rest)
+	var until time.Time
+	for len(rest) > 0 {
+		d.mu.Lock()
+		if s.seen != s.epoch || !s.open {
+			d.mu.Unlock()
+			return
+		}
+		patient := until.IsZero() || time.Now().Before(until)
+		late := rest[:0]
+		for _, e := range rest {
+			if patient && d.core.full(s.source, e.keyName) {
+				late = append(late, e)
+				continue
+			}
+			d.core.offer(e, false)
+			if s.newest.compare(e.id) < 0 {
+				s.newest = e.id
+			}
+		}
+		rest = late
+		s.hungry = len(rest) > 0
+		d.call()
+		d.mu.Unlock()
+		if len(rest) == 0 {
+			return
+		}
+		if until.IsZero() {
+			until = time.Now().Add(patience)
+		}
+		timer := time.NewTimer(max(time.Until(until), 0))
+		select {
+		case <-r.kicked:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// isCode reports whether err is an error that Redis answered with a code.
+func isCode(err error, code string) bool {
+	said, ok := errors.AsType[replyError](err)
+	return ok && len(said) >= len(code) && string(said[:len(code)]) == code
+}

@@ -1,0 +1,228 @@
+package replay
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"sync/atomic"
+	"time"
+
+	"github.com/sluicehq/sluice/listener"
+)
+
+// A runner runs listeners, one at a time, on a goroutine of its own.
+type runner struct {
+	w    *Worker
+	upTo class // the classes it takes
+
+	// Guarded by the desk's mutex.
+	task      *task // being run
+	abandoned bool  // its task was settled without it
+
+	ctx      context.Context // of the stream whose task it is
+	deadline atomic.Int64    // time.Duration of Worker.clock when its listener should have returned; 0: it runs none
+	ended    func(error)     // notes how the listener ended
+	err      error
+}
+
+// overtime is how long past the end of its context a listener may take to return.
+const overtime = 5 * time.Second
+
+// startRunner starts a runner. It ends when the desk is closed, or with its
+// goroutine, which a listener may end: then another takes its place.
+func (w *Worker) startRunner(upTo class) {
+	r := &runner{w: w, upTo: upTo}
+	r.ended = func(err error) { r.err = err }
+	w.runners.Go(r.run)
+}
+
+func (r *runner) run() {
+	d := r.w.desk
+	returned := false
+	defer func() {
+		if returned {
+			return
+		}
+		if r.deadline.Swap(0) != 0 { // the listener has ended the goroutine
+			r.settle(r.judge(r.task))
+			r.w.startRunner(r.upTo)
+		}
+		d.mu.Lock()
+		delete(d.runners, r)
+		d.mu.Unlock()
+	}()
+	d.mu.Lock()
+	d.runners[r] = struct{}{}
+	for !r.abandoned {
+		r.task = d.take(r.upTo)
+		if r.task == nil {
+			break
+		}
+		r.ctx = r.task.entry.src.ctx
+		d.mu.Unlock()
+		o, delay := r.perform(r.task)
+		d.mu.Lock()
+		if !r.abandoned {
+			r.hand(o, delay)
+		}
+	}
+	delete(d.runners, r)
+	d.mu.Unlock()
+	returned = true
+}
+
+func (r *runner) settle(o outcome, delay time.Duration) {
+	r.w.desk.mu.Lock()
+	defer r.w.desk.mu.Unlock()
+	r.hand(o, delay)
+}
+
+// hand hands the task back; one to be retried is woken after delay. It is called
+// with the desk's mutex held.
+func (r *runner) hand(o outcome, delay time.Duration) {
+	r.w.desk.finish(r.task, o)
+	if o == retry {
+		r.later(r.task, delay)
+	}
+}
+
+// later wakes a task after delay. A timer that outlives the worker finds the desk
+// closed.
+func (r *runner) later(t *task, delay time.Duration) {
+	d := r.w.desk
+	time.AfterFunc(delay, func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		d.core.wake(t)
+		d.call()
+	})
+}
+
+// perform runs a task's listener, unless there is a reason not to.
+func (r *runner) perform(t *task) (outcome, time.Duration) {
+	w, e, l := r.w, t.entry, t.listener
+	now := time.Now()
+	if !e.src.lane.valid(now.Sub(w.epoch)) {
+		return revoked, 0
+	}
+	if l.off {
+		l.counts.passedOver.Inc()
+		return succeeded, 0
+	}
+	if l.maxAge > 0 && now.Sub(e.delivery.Received) > l.maxAge {
+		l.counts.expired.Inc()
+		return succeeded, 0
+	}
+	if t.err != nil { // it has run here before
+		pending, err := w.recount(r.ctx, e, t.attempt)
+		if r.ctx.Err() != nil {
+			return revoked, 0
+		}
+		if err != nil {
+			w.health.fail("retries", err)
+			t.attempt-- // it has not run; finish counts it again
+			return retry, w.backoff(1)
+		}
+		w.health.ok("retries")
+		if !pending {
+			return succeeded, 0
+		}
+	}
+	d := &e.delivery
+	var shared *listener.Decoded
+	if len(e.tasks) > 1 || t.err != nil {
+		own := e.delivery
+		d = &own
+		shared = &e.shared
+	}
+	d.Listener, d.Attempt, d.MaxAttempts = l.name, t.attempt, l.maxAttempts
+	run := &runContext{parent: r.ctx, deadline: now.Add(l.timeout)}
+	r.err = listener.ErrGoexit // until it says otherwise
+	r.deadline.Store(int64(now.Sub(w.epoch) + l.timeout))
+	defer run.end()
+	l.Run(run, d, shared, r.ended)
+	if r.deadline.Swap(0) == 0 {
+		return gaveUp, 0 // abandoned meanwhile: nobody takes this
+	}
+	l.counts.runs.Inc()
+	if took := time.Since(now); took >= time.Millisecond {
+		l.counts.seconds.Observe(took.Seconds())
+	}
+	if r.err == nil {
+		return succeeded, 0
+	}
+	return r.judge(t)
+}
+
+// judge decides what follows from a run that failed with r.err.
+func (r *runner) judge(t *task) (outcome, time.Duration) {
+	w, l := r.w, t.listener
+	if r.ctx.Err() != nil { // the lane was lost, or the worker stops: not the listener's fault
+		return revoked, 0
+	}
+	err := r.err
+	t.err = err
+	l.counts.failures.Inc()
+	attrs := []slog.Attr{
+		slog.String("id", t.entry.delivery.ID), slog.String("event", t.entry.delivery.Type),
+		slog.String("listener", l.name), slog.Int("attempt", t.attempt), slog.Any("err", err),
+	}
+	if stack, ok := errors.AsType[*listener.PanicError](err); ok {
+		attrs = append(attrs, slog.String("stack", string(stack.Stack)))
+	}
+	if t.attempt >= l.maxAttempts || listener.Discarded(err) {
+		l.counts.gaveUp.Inc()
+		w.log.LogAttrs(context.Background(), slog.LevelError, "listener was given up for an entry, which stays pending", attrs...)
+		return gaveUp, 0
+	}
+	delay, asked := listener.RetryDelay(err)
+	if asked {
+		delay = min(delay, w.config.BackoffMax)
+	} else {
+		delay = w.backoff(t.attempt)
+	}
+	w.log.LogAttrs(context.Background(), slog.LevelDebug, "listener failed and will run again", append(attrs, slog.Duration("in", delay))...)
+	return retry, delay
+}
+
+// backoff returns how long to wait after a number of failed runs.
+func (w *Worker) backoff(failed int) time.Duration {
+	d := w.config.BackoffMax
+	if shift := failed - 1; shift < 62 && w.config.Backoff <= d>>shift {
+		d = w.config.Backoff << shift
+	}
+	return d - rand.N(d/2+1)
+}
+
+// watch settles the tasks of listeners that do not return, and gives others a
+// runner in their place, until ctx ends.
+func (w *Worker) watch(ctx context.Context) {
+	tick := time.NewTicker(overtime / 5)
+	defer tick.Stop()
+	for {
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return
+		}
+		now := int64(w.clock())
+		d := w.desk
+		d.mu.Lock()
+		for r := range d.runners {
+			due := r.deadline.Load()
+			if due == 0 || due+int64(overtime) > now || !r.deadline.CompareAndSwap(due, 0) {
+				continue
+			}
+			r.abandoned = true
+			delete(d.runners, r)
+			l := r.task.listener
+			l.counts.abandoned.Inc()
+			w.log.Error("listener does not return and is abandoned; its entry stays pending",
+				"listener", l.name, "id", r.task.entry.delivery.ID, "event", r.task.entry.delivery.Type, "timeout", l.timeout)
+			d.finish(r.task, gaveUp)
+			w.startRunner(r.upTo)
+		}
+		d.mu.Unlock()
+	}
+}
