@@ -41,6 +41,12 @@ func appendCommand(dst []byte, args ...any) []byte {
 		switch v := arg.(type) {
 		case []byte:
 			text = v
+		case *string:
+			text = []byte(*v)
+		case *int:
+			text = strconv.AppendInt(nil, int64(*v), 10)
+		case *int64:
+			text = strconv.AppendInt(nil, *v, 10)
 		default:
 			text = fmt.Append(nil, v)
 		}

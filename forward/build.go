@@ -146,6 +146,8 @@ func (b *builder) begin() {
 // and adds their commands to the current batch.
 func (b *builder) build(ctx context.Context, dispatches []gateway.Dispatch, flags wire.Flags) error {
 	b.begin()
+	b.current.items = slices.Grow(b.current.items, len(dispatches))
+	b.current.commands = slices.Grow(b.current.commands, 2*len(dispatches))
 	if cap(b.changes) < len(dispatches) {
 		b.changes = make([]cache.Change, len(dispatches))
 	}

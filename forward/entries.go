@@ -22,7 +22,8 @@ type entries struct {
 // append returns the command that appends an entry to a stream, in the codec
 // that is configured and can hold it.
 func (w *entries) append(stream string, e *wire.Entry) []any {
-	out := *e
+	out := new(wire.Entry) // the command points into it
+	*out = *e
 	out.Codec = wire.JSON
 	if w.codec == wire.Msgpack {
 		payload, errPayload := transcode(e.Payload)

@@ -89,21 +89,38 @@ type Entry struct {
 	Target   string // group and listeners of a redriven entry, or empty
 }
 
-// AppendArgs appends the entry's fields and values as arguments of XADD.
+// AppendArgs appends the entry's fields and values as arguments of XADD. They
+// point into the entry, which must stay as it is until they are written: boxing
+// each value would cost an allocation.
 func (e *Entry) AppendArgs(args []any) []any {
 	return append(args,
-		Fields[0], e.Event,
-		Fields[1], e.Payload,
-		Fields[2], e.State,
-		Fields[3], e.Shard,
-		Fields[4], e.Sequence,
-		Fields[5], e.Session,
-		Fields[6], e.Received,
-		Fields[7], e.Codec,
-		Fields[8], e.Flags.String(),
-		Fields[9], e.Trace,
-		Fields[10], e.Target,
+		boxed[0], &e.Event,
+		boxed[1], value(e.Payload),
+		boxed[2], value(e.State),
+		boxed[3], &e.Shard,
+		boxed[4], &e.Sequence,
+		boxed[5], &e.Session,
+		boxed[6], &e.Received,
+		boxed[7], &e.Codec,
+		boxed[8], e.Flags.String(),
+		boxed[9], &e.Trace,
+		boxed[10], &e.Target,
 	)
+}
+
+// boxed are Fields as arguments.
+var boxed = func() (names [len(Fields)]any) {
+	for i, name := range Fields {
+		names[i] = name
+	}
+	return names
+}()
+
+func value(text []byte) any {
+	if len(text) == 0 {
+		return ""
+	}
+	return text
 }
 
 // ErrEntry is wrapped by Decode's errors.

@@ -88,12 +88,14 @@ func argText(arg any) string {
 	switch v := arg.(type) {
 	case string:
 		return v
+	case *string:
+		return *v
 	case []byte:
 		return string(v)
-	case int:
-		return strconv.Itoa(v)
-	case int64:
-		return strconv.FormatInt(v, 10)
+	case *int:
+		return strconv.Itoa(*v)
+	case *int64:
+		return strconv.FormatInt(*v, 10)
 	default:
 		panic(fmt.Sprintf("%T is not an argument go-redis writes as it is", arg))
 	}
