@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/redis/go-redis/v9"
@@ -41,11 +42,17 @@ const (
 // dial connects to the server that opt describes.
 func dial(ctx context.Context, opt redis.Options, buffer int) (*conn, error) {
 	c := &conn{addr: opt.Addr}
+	var link socket
 	plain := opt.Dialer
 	opt.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
 		nc, err := plain(ctx, network, addr)
-		c.net = nc
-		return nc, err
+		if err != nil {
+			return nil, err
+		}
+		if err := link.set(nc); err != nil {
+			return nil, err
+		}
+		return nc, nil
 	}
 	opt.Protocol = 2
 	opt.MaxRetries = -1
@@ -56,6 +63,7 @@ func dial(ctx context.Context, opt redis.Options, buffer int) (*conn, error) {
 	c.client = redis.NewClient(&opt)
 	c.pinned = c.client.Conn()
 	id, err := c.pinned.ClientID(ctx).Result()
+	c.net = link.get()
 	if err != nil {
 		c.close()
 		return nil, err
@@ -63,6 +71,33 @@ func dial(ctx context.Context, opt redis.Options, buffer int) (*conn, error) {
 	c.id = id
 	c.rd = bufio.NewReaderSize(counter{c}, buffer)
 	return c, nil
+}
+
+// A socket is what go-redis has dialled. It dials on a goroutine of its own, which
+// may go on when nobody waits any more.
+type socket struct {
+	mu sync.Mutex
+	// Guarded by mu.
+	conn net.Conn
+	used bool // what comes now is too late
+}
+
+func (s *socket) set(nc net.Conn) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.used {
+		nc.Close()
+		return net.ErrClosed
+	}
+	s.conn = nc
+	return nil
+}
+
+func (s *socket) get() net.Conn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.used = true
+	return s.conn
 }
 
 // unshare takes out of a copy of a client's options what is that client's own.

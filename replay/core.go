@@ -46,17 +46,18 @@ type source struct {
 	lane   *lane
 
 	// Guarded like the core.
-	epoch   int             // counts the times it was opened
-	open    bool            // its entries may start
-	ctx     context.Context // of the listeners' runs; ends when the lease does
-	known   map[entryID]*entry
-	keys    map[string]*keyQueue
-	blocked []*keyQueue // those with skipped entries
-	running int         // runs that have not returned
-	unacked int         // entries whose ack is not confirmed
-	inRead  bool        // the reader's read that is under way includes it
-	hungry  bool        // the reader waits for places of a key that has none
-	nudge   bool        // the reader has something to look at
+	epoch    int             // counts the times it was opened
+	open     bool            // its entries may start
+	ctx      context.Context // of the listeners' runs; ends when the lease does
+	known    map[entryID]*entry
+	keys     map[string]*keyQueue
+	blocked  []*keyQueue // those with skipped entries
+	running  int         // runs that have not returned
+	unacked  int         // entries whose ack is not confirmed
+	followed int         // the epoch in which it was read to the end of what was pending
+	inRead   bool        // the reader's read that is under way includes it
+	hungry   bool        // the reader waits for places of a key that has none
+	nudge    bool        // the reader has something to look at
 }
 
 // An entry is an entry in hand.

@@ -77,6 +77,20 @@ func (d *desk) room(class class, limit int) int {
 	return limit - d.core.inHand[class]
 }
 
+// behind returns how many open sources are not read to the end of what was
+// pending when they were opened.
+func (d *desk) behind(sources []*source) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n := 0
+	for _, s := range sources {
+		if s.open && s.followed != s.epoch {
+			n++
+		}
+	}
+	return n
+}
+
 // slowest names the listener that most of the entries in hand wait for.
 func (d *desk) slowest(sources []*source) string {
 	d.mu.Lock()

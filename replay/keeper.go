@@ -23,6 +23,7 @@ type keeper struct {
 	info    string          // what other workers see, but for the number of lanes
 	target  int             // lanes this worker should hold
 	renewed time.Time
+	met     bool // the share is known
 	leaving bool
 }
 
@@ -30,6 +31,7 @@ var errLaneLost = errors.New("replay: the lease of the lane has ended")
 
 func newKeeper(w *Worker, lay *layout, runs context.Context) *keeper {
 	k := &keeper{w: w, lay: lay, runs: runs, every: min(w.config.Lease/10, 500*time.Millisecond)}
+	w.missing.Store(1) // until the share is known
 	for _, n := range lay.nodes {
 		k.groups = append(k.groups, n.lanes)
 	}
@@ -95,6 +97,9 @@ func (k *keeper) step(ctx context.Context) {
 	if missing := k.target - k.count(owned); missing > 0 && !k.leaving {
 		k.acquire(ctx, missing)
 	}
+	if k.met {
+		k.w.missing.Store(int32(max(0, k.target-k.count(owned))))
+	}
 	k.w.metrics.lanes.Set(float64(k.count(owned) + k.count(closing)))
 }
 
@@ -124,6 +129,7 @@ func (k *keeper) meet(ctx context.Context) {
 	if rank < 0 {
 		return
 	}
+	k.met = true
 	k.target = len(k.lay.lanes) / len(live)
 	if rank < len(k.lay.lanes)%len(live) {
 		k.target++

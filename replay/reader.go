@@ -32,7 +32,6 @@ type reader struct {
 	parked  atomic.Int64  // CLIENT ID of a connection that is blocked in a read, else 0
 	call    atomic.Bool   // there is something else to look at
 	kicked  chan struct{} // capacity 1: the same, for a reader that waits here
-	behind  atomic.Int32  // open streams that are not read yet
 	stuffed atomic.Bool   // nothing is read because too much is in hand
 
 	// The reading goroutine's alone.
@@ -181,7 +180,6 @@ func (r *reader) view() []*stream {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	r.active = r.active[:0]
-	behind := 0
 	for _, s := range r.streams {
 		if !s.open {
 			continue
@@ -190,11 +188,10 @@ func (r *reader) view() []*stream {
 			s.seen, s.phase, s.cursor, s.newest, s.retryAt = s.epoch, ensuring, entryID{}, entryID{}, time.Time{}
 		}
 		if s.phase != following {
-			behind++
+			s.followed = 0
 		}
 		r.active = append(r.active, s)
 	}
-	r.behind.Store(int32(behind))
 	return r.active
 }
 
@@ -207,7 +204,6 @@ func (r *reader) leave() {
 		s.inRead = false
 		r.w.checkStill(s.source)
 	}
-	r.behind.Store(0)
 	r.stuffed.Store(false)
 }
 
@@ -576,6 +572,7 @@ func (r *reader) park(c *conn) (block, left time.Duration) {
 			continue
 		}
 		s.inRead = true
+		s.followed = s.epoch
 		s.entries = s.entries[:0]
 		left = min(left, time.Duration(s.lane.until.Load())-now)
 		wanted = wanted || d.core.hasWanted(s.source)

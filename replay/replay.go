@@ -39,6 +39,7 @@ type Worker struct {
 	match   func(eventType string) []*bound
 	all     []*bound
 	given   redis.UniversalClient
+	missing atomic.Int32  // lanes of the share that are not held
 	quiet   chan struct{} // capacity 1: a lane that is to be handed over may be still
 
 	epoch   time.Time // what clock counts from
@@ -162,11 +163,14 @@ func (w *Worker) Ready() error {
 		return errors.New("replay: not started")
 	}
 	errs := []error{w.health.err()}
+	if missing := w.missing.Load(); missing > 0 {
+		errs = append(errs, fmt.Errorf("%d lanes of this worker's share are not yet held", missing))
+	}
+	if behind := w.desk.behind(l.sources); behind > 0 {
+		errs = append(errs, fmt.Errorf("%d streams are not yet read: what is pending in them goes first", behind))
+	}
 	for _, n := range l.nodes {
 		for _, r := range n.readers {
-			if behind := r.behind.Load(); behind > 0 {
-				errs = append(errs, fmt.Errorf("%d streams are not yet read: what is pending in them goes first", behind))
-			}
 			if r.stuffed.Load() {
 				errs = append(errs, fmt.Errorf("%d entries are in hand, no more are read; most wait for listener %q", w.limit(r.class), w.desk.slowest(l.sources)))
 			}
