@@ -96,6 +96,8 @@ func argText(arg any) string {
 		return strconv.Itoa(*v)
 	case *int64:
 		return strconv.FormatInt(*v, 10)
+	case int64:
+		return strconv.FormatInt(v, 10)
 	default:
 		panic(fmt.Sprintf("%T is not an argument go-redis writes as it is", arg))
 	}
