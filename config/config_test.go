@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/sluicehq/sluice/config"
+	"github.com/sluicehq/sluice/replay"
 )
 
 // defaults is what an empty configuration means, written out once more so that a
@@ -273,7 +274,7 @@ func TestLogger(t *testing.T) {
 
 func TestPackageConfigs(t *testing.T) {
 	here(t)
-	write(t, "sluice.yaml", "discord: {token: tok, shard_ids: '1,2', shards: 4, presence: {status: idle}}\nforward: {max_payload: 1MiB}\ncache: {off: presence}")
+	write(t, "sluice.yaml", "discord: {token: tok, shard_ids: '1,2', shards: 4, presence: {status: idle}}\nforward: {max_payload: 1MiB}\ncache: {off: presence}\nreplay: {off: welcome}")
 	c, err := config.Load(nil)
 	if err != nil {
 		t.Fatal(err)
@@ -286,6 +287,14 @@ func TestPackageConfigs(t *testing.T) {
 	if f.Prefix != "sluice" || !cmp.Equal(f.ShardIDs, []int{1, 2}) || f.MaxPayload != 1<<20 || f.BufferBytes != 64<<20 ||
 		f.MaxLength != 400000 || f.MaxBytes != 512<<20 || f.Keep != 10*time.Minute || f.Codec != "json" || !cmp.Equal(f.Events, []string{">"}) {
 		t.Errorf("ForwardConfig = %+v", f)
+	}
+	wantReplay := replay.Config{
+		Prefix: "sluice", Group: "workers", Start: "0", Concurrency: 64, MaxInHand: 4096, MaxDeliveries: 5,
+		Backoff: time.Second, BackoffMax: time.Minute, ListenerTimeout: 30 * time.Second, Lease: 5 * time.Second,
+		DrainTimeout: 25 * time.Second, DeadLength: 10000, DeadAge: 336 * time.Hour, Off: []string{"welcome"},
+	}
+	if diff := cmp.Diff(wantReplay, c.ReplayConfig()); diff != "" {
+		t.Errorf("ReplayConfig (-want +got):\n%s", diff)
 	}
 	if k := f.Cache; !cmp.Equal(k.Off, []string{"presence"}) || k.MemoryBytes != 256<<20 || k.MessageAge != time.Hour || k.MessagesPerChannel != 200 {
 		t.Errorf("CacheConfig = %+v", k)

@@ -4,6 +4,7 @@ import (
 	"github.com/sluicehq/sluice/cache"
 	"github.com/sluicehq/sluice/forward"
 	"github.com/sluicehq/sluice/gateway"
+	"github.com/sluicehq/sluice/replay"
 )
 
 // GatewayConfig returns the part of a shard's configuration that all shards
@@ -44,5 +45,26 @@ func (c *Config) ForwardConfig() forward.Config {
 		MaxPayload:  int(c.Forward.MaxPayload),
 		BufferBytes: c.Forward.BufferBytes,
 		Cache:       c.CacheConfig(),
+	}
+}
+
+// ReplayConfig returns a worker's configuration. The caller sets Logger and
+// Metrics.
+func (c *Config) ReplayConfig() replay.Config {
+	return replay.Config{
+		Prefix:          c.Redis.Prefix,
+		Group:           c.Replay.Group,
+		Start:           c.Replay.Start,
+		Concurrency:     c.Replay.Concurrency,
+		MaxInHand:       c.Replay.MaxInHand,
+		MaxDeliveries:   c.Replay.MaxDeliveries,
+		Backoff:         c.Replay.Backoff,
+		BackoffMax:      c.Replay.BackoffMax,
+		ListenerTimeout: c.Replay.ListenerTimeout,
+		Lease:           c.Replay.Lease,
+		DrainTimeout:    c.Replay.DrainTimeout,
+		DeadLength:      c.Replay.DeadLength,
+		DeadAge:         c.Replay.DeadAge,
+		Off:             c.Replay.Off,
 	}
 }
