@@ -36,6 +36,7 @@ var files = map[string]func() ([]byte, error){
 	"listener/kinds_gen.go":       kinds,
 	"listener/event/event_gen.go": events,
 	"listener/probes_gen_test.go": probes,
+	"cmd/worker/typed_gen.go":     typed,
 }
 
 const (
@@ -85,6 +86,20 @@ func probes() ([]byte, error) {
 		fmt.Fprintf(&b, "\tprobeOf(listener.%s),\n", goName(dispatch.Types[i].Name))
 	}
 	b.WriteString("}\n")
+	return format.Source(b.Bytes())
+}
+
+func typed() ([]byte, error) {
+	var b bytes.Buffer
+	b.WriteString(header)
+	b.WriteString("package main\n\n")
+	fmt.Fprintf(&b, "import \"%s/listener\"\n\n", module)
+	b.WriteString("// typed returns a typed listener for every kind.\n")
+	b.WriteString("func typed(p *printer) []listener.Listener {\n\treturn []listener.Listener{\n")
+	for i := range dispatch.Types {
+		fmt.Fprintf(&b, "\t\tshow(p, listener.%s),\n", goName(dispatch.Types[i].Name))
+	}
+	b.WriteString("\t}\n}\n")
 	return format.Source(b.Bytes())
 }
 
