@@ -1,0 +1,114 @@
+package e2e
+
+import (
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/redis/go-redis/v9"
+
+	"github.com/sluicehq/sluice/internal/corpus"
+	"github.com/sluicehq/sluice/internal/wire"
+)
+
+// handled matches a line of the worker program.
+var handled = regexp.MustCompile(`(?m)^(\d+/x?\d+/\d+-\d+) (\S+) guild=(\S+) seq=(\d+) attempt=(\d+)(?: \S+)*? (\*discord\S*?|\{)(?:$|[ :,].*$|".*$)`)
+
+// TestTwoWorkers has two workers take the recorded session from the streams.
+func TestTwoWorkers(t *testing.T) {
+	t.Parallel()
+	r := newRun(t, 1)
+	gateway := r.gateway(t)
+	workers := []*program{start(t, "worker", r.flags...), start(t, "worker", r.flags...)}
+	r.play(t, 1500, 0, nil)
+	eventually(t, "everything is in the streams", func() bool { return r.length(t) >= recordedDispatches })
+	lines := func() (all [][]string) {
+		for _, w := range workers {
+			all = append(all, handled.FindAllStringSubmatch(w.output.String(), -1)...)
+		}
+		return all
+	}
+	eventually(t, "everything is handled", func() bool { return len(lines()) >= recordedDispatches })
+	eventually(t, "everything is acknowledged", func() bool { return r.pending(t) == 0 })
+	for i, w := range workers {
+		if code := w.stop(t); code != 0 {
+			t.Errorf("worker %d: exit code %d, want 0", i, code)
+		}
+		if n := len(handled.FindAllString(w.output.String(), -1)); n == 0 {
+			t.Errorf("worker %d handled nothing: the lanes are not shared", i)
+		}
+	}
+	if code := gateway.stop(t); code != 0 {
+		t.Errorf("gateway: exit code %d, want 0", code)
+	}
+
+	times := make(map[string]int)
+	for _, line := range lines() {
+		times[line[1]]++
+	}
+	for _, e := range r.entries(t) {
+		lane := strings.TrimPrefix(e.stream, wire.NewShard(r.prefix, 0, 1).Tag()+":")
+		lane = strings.NewReplacer("stream:", "0/", "express:", "0/x").Replace(lane)
+		if n := times[lane+"/"+e.id]; n != 1 {
+			t.Errorf("%s (%s/%s) was handled %d times", e.Event, lane, e.id, n)
+		}
+	}
+	for _, w := range workers {
+		last := make(map[string]int)
+		for _, line := range handled.FindAllStringSubmatch(w.output.String(), -1) {
+			var seq int
+			fmt.Sscan(line[4], &seq)
+			key := line[2] + line[3] // a listener and a guild
+			if seq <= last[key] {
+				t.Errorf("%s of guild %s: sequence %d after %d", line[2], line[3], seq, last[key])
+			}
+			last[key] = seq
+		}
+	}
+	edits := 0
+	all := workers[0].output.String() + workers[1].output.String()
+	known := expected(t)
+	for _, e := range corpus.SessionEnvelopes() {
+		if e.Type != "MESSAGE_UPDATE" {
+			continue
+		}
+		states := known[e.Type+string(e.Payload)]
+		if len(states) == 0 || states[0] == nil {
+			continue
+		}
+		var before, after struct{ Content string }
+		if json.Unmarshal(states[0], &before) != nil || json.Unmarshal(e.Payload, &after) != nil {
+			t.Fatal("the recording can't be decoded")
+		}
+		if !strings.Contains(all, fmt.Sprintf("before %q, after %q", before.Content, after.Content)) {
+			t.Errorf("the edit from %q to %q was not printed", before.Content, after.Content)
+		}
+		edits++
+	}
+	if edits < 50 {
+		t.Errorf("%d edits with a state before, want more: the test proves little", edits)
+	}
+}
+
+// pending returns how many entries the workers' group has not acknowledged, read
+// or not.
+func (r *run) pending(t *testing.T) (n int64) {
+	t.Helper()
+	for shard := range r.shards {
+		keys := wire.NewShard(r.prefix, shard, r.shards)
+		for lane := range r.lanes {
+			for _, key := range []string{keys.Stream(lane), keys.Express(lane)} {
+				groups, err := r.rdb.XInfoGroups(t.Context(), key).Result()
+				if err != nil && !redis.HasErrorPrefix(err, "ERR no such key") {
+					t.Fatal(err)
+				}
+				for _, g := range groups {
+					n += g.Pending + g.Lag
+				}
+			}
+		}
+	}
+	return n
+}
