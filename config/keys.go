@@ -100,8 +100,8 @@ var keys = []key{
 	{
 		path: redisURLPath, text: "redis://127.0.0.1:6379/0", want: redisclient.Forms + ", or " + redisclient.Embedded,
 		show: redisclient.Redact,
-		doc: "The Redis server: `" + strings.ReplaceAll(redisclient.Forms, ", ", "`, `") + "`. " +
-			"`embedded` starts one inside the process, for trying out: nothing survives it.",
+		doc: "The Redis server: `redis://…`, with TLS `rediss://…`, a cluster `redis+cluster://host,host`, behind sentinels " +
+			"`redis+sentinel://host,host/0?master_name=name`. `embedded` starts one inside the process, for trying out: nothing survives it.",
 		set: func(c *Config, text string) error {
 			c.Redis.URL = text
 			if err := redisclient.Validate(text); err != nil {
