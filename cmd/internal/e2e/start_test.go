@@ -1,0 +1,172 @@
+package e2e
+
+import (
+	"io"
+	"net"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/sluicehq/sluice/gateway/gatewaytest"
+	"github.com/sluicehq/sluice/internal/redistest"
+	"github.com/sluicehq/sluice/internal/wire"
+)
+
+func TestWrongConfiguration(t *testing.T) {
+	t.Parallel()
+	p := start(t, "gateway", "--forward.codec=bson", "--redis.url=http://x", "--discord.intents=EVERYTHING", "--no.such=1", "--cache.memory_bytes=lots")
+	if code := p.wait(t); code != 2 {
+		t.Errorf("exit code %d, want 2", code)
+	}
+	for _, want := range []string{"forward.codec", "bson", "redis.url", "discord.intents", "EVERYTHING", "--no.such", "cache.memory_bytes", "lots"} {
+		if !strings.Contains(p.output.String(), want) {
+			t.Errorf("output does not name %s:\n%s", want, p.output.String())
+		}
+	}
+	if strings.Contains(p.output.String(), token) {
+		t.Error("the token is shown")
+	}
+}
+
+func TestHelp(t *testing.T) {
+	t.Parallel()
+	for _, name := range []string{"gateway", "worker"} {
+		p := start(t, name, "--help")
+		if code := p.wait(t); code != 0 || !strings.Contains(p.output.String(), "--redis.url") {
+			t.Errorf("%s --help: exit code %d, %s", name, code, p.output.String())
+		}
+	}
+}
+
+// TestWaitsForRedis starts gateway and worker before there is a Redis, and
+// before there is a Discord.
+func TestWaitsForRedis(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	server.Kill()
+	discord := gatewaytest.New(gatewaytest.Config{})
+	t.Cleanup(func() { discord.Close() })
+	addr := freeAddr(t)
+	flags := []string{"--redis.url=redis://" + server.Addr() + "/0", "--admin.addr=127.0.0.1:0"}
+	gateway := start(t, "gateway", append(flags, "--discord.api_url=http://"+addr+"/api/v10")...)
+	worker := start(t, "worker", flags...)
+	for name, p := range map[string]*program{"gateway": gateway, "worker": worker} {
+		eventually(t, name+" says that it waits for Redis", func() bool { return strings.Contains(p.output.String(), server.Addr()) })
+		if status, body := get(t, p, "/readyz"); status != 503 {
+			t.Errorf("%s: /readyz = %d %s, want 503", name, status, body)
+		}
+		if status, _ := get(t, p, "/healthz"); status != 200 {
+			t.Errorf("%s: /healthz = %d, want 200", name, status)
+		}
+	}
+	server.Restart(t)
+	eventually(t, "the gateway says that it waits for Discord", func() bool { return strings.Contains(gateway.output.String(), "discord does not answer") })
+	later := gatewaytest.New(gatewaytest.Config{Addr: addr})
+	if err := later.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { later.Close() })
+	if err := later.WaitConnected(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	for name, p := range map[string]*program{"gateway": gateway, "worker": worker} {
+		eventually(t, name+" is ready", func() bool { status, _ := get(t, p, "/readyz"); return status == 200 })
+		if _, body := get(t, p, "/metrics"); !strings.Contains(body, "sluice_") {
+			t.Errorf("%s has no metrics of its own", name)
+		}
+		if code := p.stop(t); code != 0 {
+			t.Errorf("%s: exit code %d, want 0", name, code)
+		}
+		if strings.Contains(p.output.String(), token) {
+			t.Errorf("%s shows the token", name)
+		}
+	}
+}
+
+func TestRefusedByDiscord(t *testing.T) {
+	t.Parallel()
+	tests := []struct {
+		name string
+		cfg  gatewaytest.Config
+		code int // Discord closes with
+		want string
+	}{
+		{"token refused by the API", gatewaytest.Config{Token: "another"}, 0, "developer portal"},
+		{"token refused", gatewaytest.Config{}, 4004, "developer portal"},
+		{"invalid intents", gatewaytest.Config{}, 4013, "intents"},
+		{"intents not allowed", gatewaytest.Config{}, 4014, "developer portal"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			discord := gatewaytest.New(test.cfg)
+			if err := discord.Start(); err != nil {
+				t.Fatal(err)
+			}
+			t.Cleanup(func() { discord.Close() })
+			p := start(t, "gateway", "--discord.api_url="+discord.URL(), "--redis.url=redis://"+redistest.Addr(t)+"/0", "--redis.prefix="+redistest.Prefix(t))
+			if test.code != 0 {
+				if err := discord.WaitConnected(t.Context(), 0); err != nil {
+					t.Fatal(err)
+				}
+				if err := discord.CloseShard(0, test.code); err != nil {
+					t.Fatal(err)
+				}
+			}
+			if code := p.wait(t); code != 1 {
+				t.Errorf("exit code %d, want 1", code)
+			}
+			if !strings.Contains(p.output.String(), test.want) {
+				t.Errorf("output does not speak of %q:\n%s", test.want, p.output.String())
+			}
+		})
+	}
+}
+
+func TestOtherTopology(t *testing.T) {
+	t.Parallel()
+	r := newRun(t, 1)
+	if err := r.rdb.HSet(t.Context(), wire.TopologyKey(r.prefix), "application", "999", "shards", 1, "lanes", 16, "created", 1).Err(); err != nil {
+		t.Fatal(err)
+	}
+	p := r.gateway(t)
+	if code := p.wait(t); code != 1 || !strings.Contains(p.output.String(), "999") || !strings.Contains(p.output.String(), "123456789012345678") {
+		t.Errorf("another application's topology: exit code %d\n%s", code, p.output.String())
+	}
+	if err := r.rdb.HSet(t.Context(), wire.TopologyKey(r.prefix), "application", "123456789012345678", "shards", 2).Err(); err != nil {
+		t.Fatal(err)
+	}
+	p = r.gateway(t, "--discord.shards=4")
+	if code := p.wait(t); code != 1 || !strings.Contains(p.output.String(), "sluice topology") {
+		t.Errorf("another number of shards: exit code %d\n%s", code, p.output.String())
+	}
+}
+
+var served = regexp.MustCompile(`serving metrics and health" addr=(\S+)`)
+
+func get(t *testing.T, p *program, path string) (status int, body string) {
+	t.Helper()
+	var addr []string
+	eventually(t, "the admin address is logged", func() bool { addr = served.FindStringSubmatch(p.output.String()); return addr != nil })
+	resp, err := http.Get("http://" + addr[1] + path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp.StatusCode, string(text)
+}
+
+func freeAddr(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().String()
+}
