@@ -33,7 +33,8 @@ const (
 type core struct {
 	ready  [classes]unitList
 	inHand [classes]int
-	closed bool // nothing starts any more
+	scarce [classes]int // tell the reader when no more than these are in hand; 0: don't
+	closed bool         // nothing starts any more
 
 	keyPool *keyQueue // unused ones, linked by next
 }
@@ -55,7 +56,7 @@ type source struct {
 	running  int         // runs that have not returned
 	unacked  int         // entries whose ack is not confirmed
 	followed int         // the epoch in which it was read to the end of what was pending
-	inRead   bool        // the reader's read that is under way includes it
+	inRead   int         // reads under way that include it
 	hungry   bool        // the reader waits for places of a key that has none
 	nudge    bool        // the reader has something to look at
 }
@@ -182,7 +183,7 @@ func (c *core) open(s *source, ctx context.Context) {
 }
 
 // still reports whether nothing of the source is under way.
-func (s *source) still() bool { return s.running == 0 && s.unacked == 0 && !s.inRead }
+func (s *source) still() bool { return s.running == 0 && s.unacked == 0 && s.inRead == 0 }
 
 // shut ends the starts from a source; what runs may end.
 func (c *core) shut(s *source) { s.open = false }
@@ -458,6 +459,10 @@ func (c *core) leave(e *entry) {
 	c.inHand[e.src.class]--
 	k.places--
 	if (k.skipping() || k.src.hungry) && k.free() {
+		k.src.nudge = true
+	}
+	if class := k.src.class; c.scarce[class] > 0 && c.inHand[class] <= c.scarce[class] {
+		c.scarce[class] = 0
 		k.src.nudge = true
 	}
 	c.retire(k)

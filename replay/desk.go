@@ -91,6 +91,19 @@ func (d *desk) behind(sources []*source) int {
 	return n
 }
 
+// wantRoom is room for a reader that is to be told, if there is none, when there
+// is some again.
+func (d *desk) wantRoom(class class, limit int) int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	room := limit - d.core.inHand[class]
+	d.core.scarce[class] = 0
+	if room <= 0 {
+		d.core.scarce[class] = max(1, limit*3/4)
+	}
+	return room
+}
+
 // slowest names the listener that most of the entries in hand wait for.
 func (d *desk) slowest(sources []*source) string {
 	d.mu.Lock()

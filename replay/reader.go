@@ -36,8 +36,10 @@ type reader struct {
 
 	// The reading goroutine's alone.
 	active  []*stream
-	reading []*stream
-	count   int // entries of a stream in one read, at most
+	asked   []*stream
+	flights [2]flight
+	backlog bool // the last read has left entries behind
+	count   int  // entries of a stream in one read, at most
 	decoder decoder
 	items   []item
 	pending []pendingEntry
@@ -201,7 +203,6 @@ func (r *reader) leave() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for _, s := range r.streams {
-		s.inRead = false
 		r.w.checkStill(s.source)
 	}
 	r.stuffed.Store(false)
@@ -225,7 +226,7 @@ func (r *reader) round(ctx context.Context, c *conn) error {
 			}
 		}
 	}
-	room := r.w.desk.room(r.class, r.w.limit(r.class))
+	room := r.w.desk.wantRoom(r.class, r.w.limit(r.class))
 	r.stuffed.Store(room <= 0)
 	if room <= 0 || r.n.backlog() > r.w.config.MaxInHand {
 		r.idle(ctx, fullCheck)
@@ -237,7 +238,7 @@ func (r *reader) round(ctx context.Context, c *conn) error {
 // ensure makes the groups that may not exist.
 func (r *reader) ensure(c *conn) error {
 	now := time.Now()
-	asked := r.reading[:0]
+	asked := r.asked[:0]
 	for _, s := range r.active {
 		if s.phase != ensuring || now.Before(s.retryAt) {
 			continue
@@ -254,7 +255,7 @@ func (r *reader) ensure(c *conn) error {
 		c.text("MKSTREAM")
 		asked = append(asked, s)
 	}
-	r.reading = asked
+	r.asked = asked
 	if len(asked) == 0 {
 		return nil
 	}
@@ -482,47 +483,120 @@ func (r *reader) rescan(c *conn, s *stream, k *keyQueue) error {
 	}
 }
 
+// A flight is a read of new entries that was sent and whose answer was not read.
+type flight struct {
+	streams []*stream
+	count   int // entries of a stream, at most
+}
+
 // read reads what is new from all streams that are as far, and looks behind it
-// for what others were served.
+// for what others were served. As long as there is more than a read takes, the
+// next one is sent before the answer to this one is taken in.
 func (r *reader) read(ctx context.Context, c *conn, room int) error {
-	block, left := r.park(c)
-	defer r.unpark()
-	if len(r.reading) == 0 {
+	f := &r.flights[0]
+	block, left := r.park(c, f)
+	defer r.land(f)
+	if len(f.streams) == 0 || block < time.Millisecond { // none is as far, or a lease is about to end
 		r.parked.Store(0)
-		r.idle(ctx, time.Second)
+		r.idle(ctx, max(block, fullCheck))
 		return nil
 	}
-	if block < time.Millisecond { // a lease is about to end
-		r.parked.Store(0)
-		r.idle(ctx, block+time.Millisecond)
+	r.ask(c, f, room, block)
+	if err := c.flush(max(left, block+time.Second)); err != nil {
+		return err
+	}
+	for {
+		next := r.ahead(ctx, c, f)
+		if next != nil {
+			defer r.land(next)
+			if err := c.flush(ioTimeout); err != nil {
+				return err
+			}
+		}
+		err := r.receive(c, f)
+		if next == nil || !usable(err) {
+			return err
+		}
+		r.land(f)
+		if err != nil { // both of them failed then
+			return cmp.Or(r.receive(c, next), err)
+		}
+		f = next
+	}
+}
+
+// ahead makes the next read if f is likely to leave more behind, and there is
+// nothing else to do. It does not block.
+func (r *reader) ahead(ctx context.Context, c *conn, f *flight) *flight {
+	if !r.backlog || r.call.Load() || ctx.Err() != nil || r.n.backlog() > r.w.config.MaxInHand {
 		return nil
 	}
-	n := len(r.reading)
-	c.command(9+2*n, "XREADGROUP")
+	limit := r.w.limit(r.class)
+	room := r.w.desk.room(r.class, limit) - f.count*len(f.streams)
+	if room < limit/4 {
+		return nil
+	}
+	next := &r.flights[0]
+	if f == next {
+		next = &r.flights[1]
+	}
+	d := r.w.desk
+	d.mu.Lock()
+	next.streams = next.streams[:0]
+	now := r.w.clock()
+	for _, s := range f.streams {
+		if s.open && s.seen == s.epoch && s.phase == following && !d.core.hasWanted(s.source) && s.lane.valid(now+r.w.config.Lease/3) {
+			s.inRead++
+			next.streams = append(next.streams, s)
+		}
+	}
+	d.mu.Unlock()
+	if len(next.streams) == 0 {
+		return nil
+	}
+	r.ask(c, next, room, 0)
+	return next
+}
+
+// ask writes a read's commands. block 0 does not block.
+func (r *reader) ask(c *conn, f *flight, room int, block time.Duration) {
+	n := len(f.streams)
+	f.count = max(1, min(room/n, r.w.limit(r.class)/4/n, r.count))
+	words := 7 + 2*n
+	if block > 0 {
+		words += 2
+	}
+	c.command(words, "XREADGROUP")
 	c.text("GROUP")
 	c.text(r.w.config.Group)
 	c.text(r.w.config.Consumer)
 	c.text("COUNT")
-	c.int(int64(max(1, min(room/n, r.count))))
-	c.text("BLOCK")
-	c.int(block.Milliseconds())
+	c.int(int64(f.count))
+	if block > 0 {
+		c.text("BLOCK")
+		c.int(block.Milliseconds())
+	}
 	c.text("STREAMS")
-	for _, s := range r.reading {
+	for _, s := range f.streams {
 		c.text(s.stream)
 	}
-	for range r.reading {
+	for range f.streams {
 		c.text(">")
 	}
-	for _, s := range r.reading {
+	for _, s := range f.streams {
 		c.command(3, "XPENDING")
 		c.text(s.stream)
 		c.text(r.w.config.Group)
 	}
-	before := c.bytes
-	if err := c.flush(max(left, block+time.Second)); err != nil {
-		return err
+}
+
+// receive takes in the answer to a read.
+func (r *reader) receive(c *conn, f *flight) error {
+	for _, s := range f.streams {
+		s.entries = s.entries[:0]
 	}
-	said := r.answers(c)
+	before := c.bytes
+	said := r.answers(c, f)
 	if !usable(said) {
 		if timeout, ok := errors.AsType[net.Error](said); ok && timeout.Timeout() {
 			return errQuiet
@@ -530,7 +604,7 @@ func (r *reader) read(ctx context.Context, c *conn, room int) error {
 		return said
 	}
 	r.parked.Store(0)
-	for _, s := range r.reading {
+	for _, s := range f.streams {
 		others, err := readSummary(c, r.w.config.Consumer)
 		if !usable(err) {
 			return err
@@ -539,47 +613,43 @@ func (r *reader) read(ctx context.Context, c *conn, room int) error {
 		said = cmp.Or(said, err)
 	}
 	r.adapt(c.bytes - before)
-	if said != nil { // a stream or a group is gone: Redis does not say whose
-		for _, s := range r.reading {
+	for _, s := range f.streams {
+		switch {
+		case said != nil: // a stream or a group is gone: Redis does not say whose
 			s.phase, s.cursor = ensuring, entryID{}
-		}
-		return said
-	}
-	for _, s := range r.reading {
-		if s.others {
+		case s.others:
 			// A read of a former owner's was served. This read's entries are pending
 			// like that one's: all of them are taken up in order.
 			s.phase, s.cursor = recovering, entryID{}
-			continue
+		case s.phase == following:
+			r.offer(s)
 		}
-		r.offer(s)
 	}
-	return nil
+	return said
 }
 
 // park chooses the streams to be read and notes that they are. It returns how long
 // the read may block, and how long the shortest of their leases lasts.
-func (r *reader) park(c *conn) (block, left time.Duration) {
+func (r *reader) park(c *conn, f *flight) (block, left time.Duration) {
 	d := r.w.desk
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	now := r.w.clock()
 	left = r.w.config.Lease
-	r.reading = r.reading[:0]
+	f.streams = f.streams[:0]
 	wanted := false
 	for _, s := range r.active {
 		if !s.open || s.seen != s.epoch || s.phase != following {
 			continue
 		}
-		s.inRead = true
+		s.inRead++
 		s.followed = s.epoch
-		s.entries = s.entries[:0]
 		left = min(left, time.Duration(s.lane.until.Load())-now)
 		wanted = wanted || d.core.hasWanted(s.source)
-		r.reading = append(r.reading, s)
+		f.streams = append(f.streams, s)
 	}
 	block = left * 2 / 3
-	if wanted || len(r.reading) < len(r.active) {
+	if wanted || len(f.streams) < len(r.active) {
 		block = min(block, fullCheck) // there is more to do than to wait
 	}
 	r.parked.Store(c.id)
@@ -589,20 +659,22 @@ func (r *reader) park(c *conn) (block, left time.Duration) {
 	return block, left
 }
 
-// unpark notes that no read is under way.
-func (r *reader) unpark() {
+// land notes that a read is no longer under way.
+func (r *reader) land(f *flight) {
 	r.parked.Store(0)
 	d := r.w.desk
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	for _, s := range r.reading {
-		s.inRead = false
+	for _, s := range f.streams {
+		s.inRead--
 		r.w.checkStill(s.source)
 	}
+	f.streams = f.streams[:0]
 }
 
 // answers reads what XREADGROUP answers into the streams' entries.
-func (r *reader) answers(c *conn) error {
+func (r *reader) answers(c *conn, f *flight) error {
+	r.backlog = false
 	n, err := c.array()
 	if err != nil {
 		return err
@@ -618,18 +690,19 @@ func (r *reader) answers(c *conn) error {
 		if err != nil {
 			return err
 		}
-		for at < len(r.reading) && r.reading[at].stream != string(name) {
+		for at < len(f.streams) && f.streams[at].stream != string(name) {
 			at++
 		}
-		if at == len(r.reading) {
+		if at == len(f.streams) {
 			return fmt.Errorf("%w: stream %.80q, which was not asked for", errReply, name)
 		}
-		s := r.reading[at]
+		s := f.streams[at]
 		r.items, err = r.decoder.items(c, r.items[:0], 1)
 		if err != nil {
 			return err
 		}
 		r.w.metrics.read.Add(float64(len(r.items)))
+		r.backlog = r.backlog || len(r.items) >= f.count
 		r.build(s, r.items)
 	}
 	return nil
