@@ -32,12 +32,12 @@ var guildLists = [...]struct {
 // Sources: the merging rules of each dispatch at
 // https://discord.com/developers/docs/events/gateway-events
 func (s *Store) Apply(c *Change, w Writer) error {
-	if c.Type == nil || !c.Fields.Object {
+	if c.event == nil || !c.fields.Object {
 		return nil
 	}
-	s.latest = max(s.latest, c.Received)
-	f := &c.Fields
-	switch rule := &c.Type.Cache; rule.Do {
+	s.latest = max(s.latest, c.received)
+	f := &c.fields
+	switch rule := &c.event.Cache; rule.Do {
 	case dispatch.Ready:
 		s.ready(c, w)
 	case dispatch.Put:
@@ -80,16 +80,16 @@ func (s *Store) Apply(c *Change, w Writer) error {
 
 // object returns the entity in a payload.
 func object(c *Change) []byte {
-	if field := c.Type.Cache.Object; field != dispatch.NoField {
-		return c.Fields.Raw(field)
+	if field := c.event.Cache.Object; field != dispatch.NoField {
+		return c.fields.Raw(field)
 	}
-	return c.Payload
+	return c.payload
 }
 
 // own returns value for keeping: itself if it is most of the payload, else a
 // copy, so that a small object does not hold a large buffer.
 func (s *Store) own(c *Change, value []byte) []byte {
-	if 2*len(value) >= cap(c.Payload) {
+	if 2*len(value) >= cap(c.payload) {
 		return value
 	}
 	return append(make([]byte, 0, len(value)), value...)
@@ -132,7 +132,7 @@ func (s *Store) merge(c *Change, w Writer) error {
 	if col == nil || id == nil {
 		return nil
 	}
-	old, known := s.mem.lookup(col, id, c.Received)
+	old, known := s.mem.lookup(col, id, c.received)
 	if !known {
 		return ErrNotRead
 	}
@@ -142,14 +142,14 @@ func (s *Store) merge(c *Change, w Writer) error {
 		return nil
 	}
 	switch {
-	case c.Type.Cache.Do == dispatch.GuildUpdate:
+	case c.event.Cache.Do == dispatch.GuildUpdate:
 		value = withoutNested(value)
 		if old != nil {
 			value = rawjson.AppendMerged(make([]byte, 0, len(old)+64), old, value)
 		}
 	case old != nil:
 		value = rawjson.AppendMerged(make([]byte, 0, max(len(old), len(value))+64), old, value)
-	case c.Type.Cache.Do == dispatch.MergeKnown:
+	case c.event.Cache.Do == dispatch.MergeKnown:
 		return nil
 	default:
 		value = s.own(c, value)
@@ -176,15 +176,15 @@ func withoutNested(guild []byte) []byte {
 func (s *Store) remove(c *Change, w Writer) error {
 	col, id := s.locate(c)
 	if col != nil && id != nil {
-		old, known := s.mem.lookup(col, id, c.Received)
+		old, known := s.mem.lookup(col, id, c.received)
 		if !known {
 			return ErrNotRead
 		}
 		c.State = old
 		s.drop(col, id, w)
 	}
-	f := &c.Fields
-	switch guild := f.ID(dispatch.GuildID); c.Type.Cache.Kind {
+	f := &c.fields
+	switch guild := f.ID(dispatch.GuildID); c.event.Cache.Kind {
 	case dispatch.Member:
 		for _, kind := range [...]dispatch.Kind{dispatch.Presence, dispatch.VoiceState} {
 			if col := s.children(kind, guild); col != nil && id != nil {
@@ -276,7 +276,7 @@ func (s *Store) removeMany(c *Change, w Writer) error {
 		state []byte
 	)
 	s.eachMessage(c, func(col *collection, id []byte) {
-		old, known := s.mem.lookup(col, id, c.Received)
+		old, known := s.mem.lookup(col, id, c.received)
 		if !known {
 			err = ErrNotRead
 		}
@@ -300,12 +300,12 @@ func (s *Store) putList(c *Change, w Writer) error {
 	if col == nil || id == nil {
 		return nil
 	}
-	old, known := s.mem.lookup(col, id, c.Received)
+	old, known := s.mem.lookup(col, id, c.received)
 	if !known {
 		return ErrNotRead
 	}
 	c.State = old
-	s.putGuildList(c, c.Type.Cache.Kind, id, object(c), w)
+	s.putGuildList(c, c.event.Cache.Kind, id, object(c), w)
 	return nil
 }
 
@@ -315,7 +315,7 @@ func (s *Store) mergeList(c *Change, kind dispatch.Kind, list []byte, w Writer) 
 		set hset
 	)
 	s.eachOf(c, kind, list, func(col *collection, id, object []byte) {
-		old, known := s.mem.lookup(col, id, c.Received)
+		old, known := s.mem.lookup(col, id, c.received)
 		if !known {
 			err = ErrNotRead
 			return
@@ -358,7 +358,7 @@ func (h *hset) flush(w Writer) {
 }
 
 func (s *Store) ready(c *Change, w Writer) {
-	if user := c.Fields.Raw(dispatch.UserObject); rawjson.IsObject(user) {
+	if user := c.fields.Raw(dispatch.UserObject); rawjson.IsObject(user) {
 		if col, id := s.locate(c); col != nil {
 			s.put(col, id, s.own(c, user), w)
 		}
@@ -368,7 +368,7 @@ func (s *Store) ready(c *Change, w Writer) {
 	w.Command("DEL", key)
 	args := []any{"SADD", key}
 	var a rawjson.Array
-	for a.Reset(c.Fields.Raw(dispatch.GuildList)); a.Next(); {
+	for a.Reset(c.fields.Raw(dispatch.GuildList)); a.Next(); {
 		if id := rawjson.ID(rawjson.Get(a.Value, "id")); id != nil {
 			s.unavailable[string(id)] = struct{}{}
 			args = append(args, string(id))
@@ -382,12 +382,12 @@ func (s *Store) ready(c *Change, w Writer) {
 // guildCreate replaces everything of the guild but its messages. Lists that the
 // payload does not have (a guild in an outage has none) stay as they are.
 func (s *Store) guildCreate(c *Change, w Writer) {
-	id := c.Fields.ID(dispatch.ID)
+	id := c.fields.ID(dispatch.ID)
 	if id == nil {
 		return
 	}
 	_, announced := s.unavailable[string(id)]
-	if rawjson.IsTrue(c.Fields.Raw(dispatch.Unavailable)) {
+	if rawjson.IsTrue(c.fields.Raw(dispatch.Unavailable)) {
 		c.Sync = true
 		s.setUnavailable(id, w)
 		return
@@ -401,7 +401,7 @@ func (s *Store) guildCreate(c *Change, w Writer) {
 	var lists [len(guildLists)][]byte
 	var o rawjson.Object
 	unlink := []any{"UNLINK"}
-	for o.Reset(c.Payload); o.Next(); {
+	for o.Reset(c.payload); o.Next(); {
 		for i := range guildLists {
 			if rawjson.KeyIs(o.Key, guildLists[i].name) && len(o.Value) > 0 && o.Value[0] == '[' {
 				lists[i] = o.Value
@@ -421,10 +421,10 @@ func (s *Store) guildCreate(c *Change, w Writer) {
 		w.Command(unlink...)
 	}
 	if col := s.global(dispatch.Guild); col != nil {
-		s.put(col, id, withoutNested(c.Payload), w)
+		s.put(col, id, withoutNested(c.payload), w)
 	}
-	s.putGuildList(c, dispatch.Emojis, id, c.Fields.Raw(dispatch.EmojiList), w)
-	s.putGuildList(c, dispatch.Stickers, id, c.Fields.Raw(dispatch.StickerList), w)
+	s.putGuildList(c, dispatch.Emojis, id, c.fields.Raw(dispatch.EmojiList), w)
+	s.putGuildList(c, dispatch.Stickers, id, c.fields.Raw(dispatch.StickerList), w)
 	for i, list := range lists {
 		s.putAll(c, guildLists[i].kind, list, w)
 	}
@@ -447,18 +447,18 @@ func (s *Store) setUnavailable(id []byte, w Writer) {
 func (s *Store) guildDelete(c *Change, w Writer) error {
 	col, id := s.locate(c)
 	if col != nil && id != nil {
-		old, known := s.mem.lookup(col, id, c.Received)
+		old, known := s.mem.lookup(col, id, c.received)
 		if !known {
 			return ErrNotRead
 		}
 		c.State = old
 	}
 	if id == nil {
-		if id = c.Fields.ID(dispatch.ID); id == nil {
+		if id = c.fields.ID(dispatch.ID); id == nil {
 			return nil
 		}
 	}
-	if rawjson.IsTrue(c.Fields.Raw(dispatch.Unavailable)) {
+	if rawjson.IsTrue(c.fields.Raw(dispatch.Unavailable)) {
 		s.setUnavailable(id, w)
 		return nil
 	}

@@ -103,19 +103,39 @@ type Writer interface {
 // looked up. It is a fault of the caller; nothing was changed.
 var ErrNotRead = errors.New("cache: the previous state was not read before it was asked for")
 
-// A Change is one dispatch as the cache sees it. The caller sets the first
-// part; Prefetch and Apply set the rest.
+// A Change is one dispatch as the cache sees it. Set makes it; Prefetch and Apply
+// fill in the rest.
 type Change struct {
-	Type     *dispatch.Type // nil: unknown
-	Payload  []byte         // a JSON text; kept by the store, never changed
-	Fields   dispatch.Fields
-	Received int64 // unix ms
-
 	State []byte // what was known before, empty if nothing; read only
-	Sync  bool   // a GUILD_CREATE that READY announced or that ends an outage
+	Sync  bool   // a GUILD_CREATE that READY announced or that belongs to an outage: not a join
 
-	buckets []string // members of the scope's bucket index in Redis, if asked for
+	event    *dispatch.Type // nil: unknown
+	payload  []byte
+	fields   dispatch.Fields
+	received int64
+	buckets  []string // members of the scope's bucket index in Redis, if asked for
 }
+
+// Set makes c the change that a dispatch is: its type, its payload (kept by the
+// store, never changed) and when it was received (unix ms). The error says where
+// a payload breaks off; one that is no JSON object changes nothing.
+func (c *Change) Set(eventType string, payload []byte, received int64) error {
+	*c = Change{event: dispatch.Lookup(eventType), payload: payload, received: received}
+	return c.fields.Scan(payload)
+}
+
+// Object reports whether the payload is a JSON object.
+func (c *Change) Object() bool { return c.fields.Object }
+
+// Key returns the identifier the dispatch is ordered by (its guild's, else its
+// channel's, else its user's), nil if it has none of them.
+func (c *Change) Key() []byte {
+	key, _ := c.event.Key(&c.fields)
+	return key
+}
+
+// Express reports whether the dispatch goes to its lane's express stream.
+func (c *Change) Express() bool { return c.event != nil && c.event.Express }
 
 // A Store is the cache of one shard. It is not safe for concurrent use, except
 // for Trim.
@@ -136,12 +156,14 @@ type Store struct {
 	wants wants
 }
 
-// NewStore returns an empty store. Load must succeed before it is used.
-func NewStore(keys wire.Shard, cfg Config) (*Store, error) {
+// NewStore returns an empty store of one of shards shards, for keys under prefix.
+// Load must succeed before it is used.
+func NewStore(prefix string, shard, shards int, cfg Config) (*Store, error) {
 	cfg, err := cfg.validate()
 	if err != nil {
 		return nil, err
 	}
+	keys := wire.NewShard(prefix, shard, shards)
 	s := &Store{keys: keys, cfg: cfg, metrics: newMetrics(cfg.Metrics, keys)}
 	for _, name := range cfg.Off {
 		s.off[kindIndex(dispatch.Kind(name))] = true

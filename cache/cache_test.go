@@ -38,8 +38,8 @@ func (b *bench) build(eventType, payload string) *cache.Change {
 	b.t.Helper()
 	b.number++
 	b.store.Begin(b.number)
-	c := change(eventType, []byte(payload))
-	c.Received = b.now
+	c := new(cache.Change)
+	c.Set(eventType, []byte(payload), b.now)
 	if _, err := b.store.Prefetch(b.t.Context(), b.rdb, []*cache.Change{c}); err != nil {
 		b.t.Fatal(err)
 	}
@@ -94,7 +94,7 @@ func snowflake(at time.Time, n int64) string {
 
 func TestConfigNamesEveryFault(t *testing.T) {
 	t.Parallel()
-	_, err := cache.NewStore(wire.NewShard("x", 0, 1), cache.Config{Off: []string{"people"}, MemoryBytes: -1, MessageAge: time.Millisecond, MessagesPerChannel: -2})
+	_, err := cache.NewStore("x", 0, 1, cache.Config{Off: []string{"people"}, MemoryBytes: -1, MessageAge: time.Millisecond, MessagesPerChannel: -2})
 	for _, want := range []string{`"people"`, "MemoryBytes is -1", "MessageAge is 1ms", "MessagesPerChannel is -2", "voice_state"} {
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v does not name %s", err, want)

@@ -73,15 +73,15 @@ func (s *Store) Prefetch(ctx context.Context, rdb redis.Cmdable, changes []*Chan
 
 // need notes what Apply will look up for c. It follows Apply action by action.
 func (s *Store) need(c *Change) {
-	if c.Type == nil || !c.Fields.Object {
+	if c.event == nil || !c.fields.Object {
 		return
 	}
-	f := &c.Fields
-	switch rule := &c.Type.Cache; rule.Do {
+	f := &c.fields
+	switch rule := &c.event.Cache; rule.Do {
 	case dispatch.Merge, dispatch.MergeKnown, dispatch.MergeVoice, dispatch.Remove, dispatch.PutList, dispatch.GuildUpdate:
 		col, id := s.locate(c)
 		if col != nil {
-			s.want(col, id, c.Received)
+			s.want(col, id, c.received)
 		}
 		if rule.Do == dispatch.Remove && (rule.Kind == dispatch.Channel || rule.Kind == dispatch.Thread) {
 			if rule.Kind == dispatch.Channel {
@@ -90,16 +90,16 @@ func (s *Store) need(c *Change) {
 			s.wantIndex(c)
 		}
 	case dispatch.RemoveMany:
-		s.eachMessage(c, func(col *collection, id []byte) { s.want(col, id, c.Received) })
+		s.eachMessage(c, func(col *collection, id []byte) { s.want(col, id, c.received) })
 	case dispatch.MergeList:
-		s.eachOf(c, rule.Kind, f.Raw(rule.Object), func(col *collection, id, _ []byte) { s.want(col, id, c.Received) })
+		s.eachOf(c, rule.Kind, f.Raw(rule.Object), func(col *collection, id, _ []byte) { s.want(col, id, c.received) })
 	case dispatch.MembersChunk:
-		s.eachOf(c, dispatch.Member, f.Raw(dispatch.MemberList), func(col *collection, id, _ []byte) { s.want(col, id, c.Received) })
-		s.eachOf(c, dispatch.Presence, f.Raw(dispatch.PresenceList), func(col *collection, id, _ []byte) { s.want(col, id, c.Received) })
+		s.eachOf(c, dispatch.Member, f.Raw(dispatch.MemberList), func(col *collection, id, _ []byte) { s.want(col, id, c.received) })
+		s.eachOf(c, dispatch.Presence, f.Raw(dispatch.PresenceList), func(col *collection, id, _ []byte) { s.want(col, id, c.received) })
 	case dispatch.GuildDelete:
 		col, id := s.locate(c)
 		if col != nil {
-			s.want(col, id, c.Received)
+			s.want(col, id, c.received)
 		}
 		if id != nil && !rawjson.IsTrue(f.Raw(dispatch.Unavailable)) {
 			s.wantIndex(c)
@@ -199,40 +199,40 @@ func (s *Store) now(*collection) int64 { return s.latest }
 // locate returns the collection and the id of the entity a change is about; a
 // nil collection if the kind is switched off or the payload does not say.
 func (s *Store) locate(c *Change) (*collection, []byte) {
-	rule := &c.Type.Cache
-	s.latest = max(s.latest, c.Received)
+	rule := &c.event.Cache
+	s.latest = max(s.latest, c.received)
 	switch rule.Kind {
 	case dispatch.User:
 		return s.global(rule.Kind), []byte(selfID)
 	case dispatch.Guild, dispatch.Emojis, dispatch.Stickers:
-		id := c.Fields.ID(rule.ID)
+		id := c.fields.ID(rule.ID)
 		if id == nil {
 			return nil, nil
 		}
 		return s.global(rule.Kind), id
 	case dispatch.Message:
-		id := c.Fields.ID(rule.ID)
+		id := c.fields.ID(rule.ID)
 		return s.messages(c, id), id
 	}
-	id := c.Fields.ID(rule.ID)
+	id := c.fields.ID(rule.ID)
 	if id == nil {
 		return nil, nil
 	}
-	return s.children(rule.Kind, c.Fields.ID(dispatch.GuildID)), id
+	return s.children(rule.Kind, c.fields.ID(dispatch.GuildID)), id
 }
 
 // scopeID returns what a change's message buckets are indexed under.
 func (s *Store) scopeID(c *Change) []byte {
-	if c.Type.Cache.Do == dispatch.GuildDelete {
-		return c.Fields.ID(dispatch.ID)
+	if c.event.Cache.Do == dispatch.GuildDelete {
+		return c.fields.ID(dispatch.ID)
 	}
-	if id := c.Fields.ID(dispatch.GuildID); id != nil {
+	if id := c.fields.ID(dispatch.GuildID); id != nil {
 		return id
 	}
-	if kind := c.Type.Cache.Kind; kind == dispatch.Channel || kind == dispatch.Thread {
-		return c.Fields.ID(dispatch.ID)
+	if kind := c.event.Cache.Kind; kind == dispatch.Channel || kind == dispatch.Thread {
+		return c.fields.ID(dispatch.ID)
 	}
-	return c.Fields.ID(dispatch.ChannelID)
+	return c.fields.ID(dispatch.ChannelID)
 }
 
 // global returns the collection of a kind that has one hash for the shard.
@@ -268,7 +268,7 @@ func childrenName(kind dispatch.Kind, guild string) string { return string(kind)
 
 // messages returns the collection that a message belongs to.
 func (s *Store) messages(c *Change, id []byte) *collection {
-	channel, scope := c.Fields.ID(dispatch.ChannelID), s.scopeID(c)
+	channel, scope := c.fields.ID(dispatch.ChannelID), s.scopeID(c)
 	if s.off[kindIndex(dispatch.Message)] || channel == nil || scope == nil || id == nil {
 		return nil
 	}
@@ -303,9 +303,9 @@ func parseBucket(member string) (bucket, bool) {
 
 // eachMessage calls f for each id of a bulk change.
 func (s *Store) eachMessage(c *Change, f func(*collection, []byte)) {
-	s.latest = max(s.latest, c.Received)
+	s.latest = max(s.latest, c.received)
 	var a rawjson.Array
-	for a.Reset(c.Fields.Raw(dispatch.IDs)); a.Next(); {
+	for a.Reset(c.fields.Raw(dispatch.IDs)); a.Next(); {
 		id := rawjson.ID(a.Value)
 		if col := s.messages(c, id); col != nil {
 			f(col, id)
@@ -328,9 +328,9 @@ func idOf(kind dispatch.Kind, object []byte) []byte {
 
 // eachOf calls f for each element with an id in a list of one guild's entities.
 func (s *Store) eachOf(c *Change, kind dispatch.Kind, list []byte, f func(col *collection, id, object []byte)) {
-	guild := c.Fields.ID(dispatch.GuildID)
-	if c.Type.Cache.Do == dispatch.GuildCreate {
-		guild = c.Fields.ID(dispatch.ID)
+	guild := c.fields.ID(dispatch.GuildID)
+	if c.event.Cache.Do == dispatch.GuildCreate {
+		guild = c.fields.ID(dispatch.ID)
 	}
 	col := s.children(kind, guild)
 	if col == nil || len(list) == 0 {

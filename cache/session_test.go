@@ -11,9 +11,7 @@ import (
 
 	"github.com/sluicehq/sluice/cache"
 	"github.com/sluicehq/sluice/internal/corpus"
-	"github.com/sluicehq/sluice/internal/dispatch"
 	"github.com/sluicehq/sluice/internal/redistest"
-	"github.com/sluicehq/sluice/internal/wire"
 )
 
 func TestMain(m *testing.M) { redistest.Main(m) }
@@ -41,14 +39,14 @@ func (c *commands) exec(t testing.TB, rdb redis.Cmdable) {
 }
 
 func change(eventType string, payload []byte) *cache.Change {
-	c := &cache.Change{Type: dispatch.Lookup(eventType), Payload: payload, Received: 1_762_268_400_000}
-	c.Fields.Scan(payload)
+	c := new(cache.Change)
+	c.Set(eventType, payload, 1_762_268_400_000)
 	return c
 }
 
 func newStore(t testing.TB, rdb redis.Cmdable, prefix string, cfg cache.Config) *cache.Store {
 	t.Helper()
-	s, err := cache.NewStore(wire.NewShard(prefix, 0, 1), cfg)
+	s, err := cache.NewStore(prefix, 0, 1, cfg)
 	if err != nil {
 		t.Fatal(err)
 	}

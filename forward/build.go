@@ -155,8 +155,7 @@ func (b *builder) build(ctx context.Context, dispatches []gateway.Dispatch, flag
 	b.refs = b.refs[:0]
 	for i := range dispatches {
 		d, c := &dispatches[i], &b.changes[i]
-		*c = cache.Change{Type: dispatch.Lookup(d.Type), Payload: d.Data, Received: d.Received}
-		if err := c.Fields.Scan(d.Data); err != nil || !c.Fields.Object {
+		if err := c.Set(d.Type, d.Data, d.Received); err != nil || !c.Object() {
 			b.state.metrics.unscannable.Inc()
 		}
 		b.refs = append(b.refs, c)
@@ -186,10 +185,9 @@ func (b *builder) item(d *gateway.Dispatch, c *cache.Change, flags wire.Flags) e
 		flags |= wire.Sync
 	}
 	if b.events.wanted(d.Type) {
-		key, _ := c.Type.Key(&c.Fields)
-		lane := wire.Lane(key, len(b.streams))
+		lane := wire.Lane(c.Key(), len(b.streams))
 		it.stream = b.streams[lane]
-		if c.Type != nil && c.Type.Express {
+		if c.Express() {
 			it.stream = b.express[lane]
 		}
 		it.entry = wire.Entry{

@@ -58,7 +58,7 @@ type Config struct {
 	// Prefix of all keys; empty: DefaultPrefix.
 	Prefix string
 	// Topology as Establish returned it.
-	Topology wire.Topology
+	Topology Topology
 	// ShardIDs are the shards this process may hold; empty: all of the topology.
 	ShardIDs []int
 	// Process identifies this process as an owner; empty: host, pid and a random part.

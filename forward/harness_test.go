@@ -31,7 +31,7 @@ const lanes = 4
 func config(prefix string) forward.Config {
 	return forward.Config{
 		Prefix:   prefix,
-		Topology: wire.Topology{Application: "123", Shards: 1, Lanes: lanes},
+		Topology: forward.Topology{Application: "123", Shards: 1, Lanes: lanes},
 		Logger:   slog.New(slog.NewTextHandler(io.Discard, nil)),
 		OwnerTTL: time.Second,
 		Cache:    cache.Config{},

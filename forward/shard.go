@@ -43,7 +43,7 @@ type shard struct {
 
 func newShard(rdb redis.UniversalClient, gw gateway.Config, cfg Config, cc cache.Config, id int, patterns []dispatch.Pattern, b *budget) (*shard, error) {
 	keys := wire.NewShard(cfg.Prefix, id, cfg.Topology.Shards)
-	store, err := cache.NewStore(keys, cc)
+	store, err := cache.NewStore(cfg.Prefix, id, cfg.Topology.Shards, cc)
 	if err != nil {
 		return nil, err
 	}

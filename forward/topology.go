@@ -22,6 +22,14 @@ if redis.call('EXISTS', KEYS[1]) == 0 then
 end
 return redis.call('HGETALL', KEYS[1])`)
 
+// A Topology is what all processes of a deployment agree on. Establish returns it.
+type Topology struct {
+	Application string    // Discord's id of the application
+	Shards      int       // n
+	Lanes       int       // K, per shard
+	Created     time.Time // to the millisecond
+}
+
 // A Plan is what a process wants the topology to be.
 type Plan struct {
 	Prefix      string // empty: DefaultPrefix
@@ -37,7 +45,7 @@ type Plan struct {
 // The error is a *TopologyError if the recorded one is another application's or
 // has another number of shards than the plan asks for. Any number of processes
 // may call it at once.
-func Establish(ctx context.Context, rdb redis.UniversalClient, plan Plan) (wire.Topology, error) {
+func Establish(ctx context.Context, rdb redis.UniversalClient, plan Plan) (Topology, error) {
 	if plan.Prefix == "" {
 		plan.Prefix = DefaultPrefix
 	}
@@ -47,12 +55,12 @@ func Establish(ctx context.Context, rdb redis.UniversalClient, plan Plan) (wire.
 	key := wire.TopologyKey(plan.Prefix)
 	found, err := rdb.HGetAll(ctx, key).Result()
 	if err != nil {
-		return wire.Topology{}, fmt.Errorf("forward: read the topology at %q: %w", key, err)
+		return Topology{}, fmt.Errorf("forward: read the topology at %q: %w", key, err)
 	}
 	recommended := 0
 	if plan.Shards == 0 && plan.Recommend != nil {
 		if recommended, err = plan.Recommend(ctx); err != nil && len(found) == 0 {
-			return wire.Topology{}, fmt.Errorf("forward: number of shards: %w", err)
+			return Topology{}, fmt.Errorf("forward: number of shards: %w", err)
 		}
 	}
 	if len(found) == 0 {
@@ -63,16 +71,17 @@ func Establish(ctx context.Context, rdb redis.UniversalClient, plan Plan) (wire.
 		}
 		reply, err := establishScript.Run(ctx, rdb, []string{key}, plan.Application, shards, lanes, time.Now().UnixMilli()).StringSlice()
 		if err != nil {
-			return wire.Topology{}, fmt.Errorf("forward: record the topology at %q: %w", key, err)
+			return Topology{}, fmt.Errorf("forward: record the topology at %q: %w", key, err)
 		}
 		found = make(map[string]string)
 		for i := 0; i+1 < len(reply); i += 2 {
 			found[reply[i]] = reply[i+1]
 		}
 	}
-	t, ok, err := wire.ParseTopology(found)
+	recorded, ok, err := wire.ParseTopology(found)
+	t := Topology(recorded)
 	if err != nil || !ok {
-		return wire.Topology{}, fmt.Errorf("forward: topology at %q: %w", key, err)
+		return Topology{}, fmt.Errorf("forward: topology at %q: %w", key, err)
 	}
 	if t.Application != plan.Application {
 		return t, &TopologyError{Key: key, What: "application", Recorded: t.Application, Wanted: plan.Application,
