@@ -81,6 +81,41 @@ func TestOnlyTheMessageAtFaultLosesItsComponents(t *testing.T) {
 	}
 }
 
+func TestMessagesAreLookedForToABoundedDepth(t *testing.T) {
+	t.Parallel()
+	nest := func(n int) json.RawMessage {
+		return json.RawMessage(strings.Repeat(`{"id":"1","referenced_message":`, n) + unknown + strings.Repeat(`}`, n))
+	}
+	if _, err := see(t, listener.Delivery{Type: "MESSAGE_CREATE", Payload: nest(10)}); err != nil {
+		t.Errorf("10 levels: %v", err)
+	}
+	_, err := see(t, listener.Delivery{Type: "MESSAGE_CREATE", Payload: nest(50)})
+	if _, ok := errors.AsType[*listener.DecodeError](err); !ok {
+		t.Errorf("50 levels: error %v, want a DecodeError", err)
+	}
+}
+
+func TestNothingStaysOfADecodingThatFailed(t *testing.T) {
+	t.Parallel()
+	type note struct {
+		Components []int              `json:"components"`
+		Message    *discordgo.Message `json:"message"`
+	}
+	const kind listener.Kind[*note, listener.None] = "note"
+	var got *note
+	l := kind.Handle("a", func(_ context.Context, e *listener.Event[*note, listener.None]) error {
+		got = e.New
+		return nil
+	})
+	// The text that decodes has neither list of components any more.
+	if err := run(t, l, listener.Delivery{Type: "note", Payload: json.RawMessage(`{"components":[1,2],"message":` + unknown + `}`)}, nil); err != nil {
+		t.Fatal(err)
+	}
+	if got.Components != nil || got.Message.Content != "unknown" {
+		t.Errorf("decoded as %+v", got)
+	}
+}
+
 func TestModalWithUnknownComponentsIsDecodedWithoutThem(t *testing.T) {
 	t.Parallel()
 	modal := `{"id":"9","type":5,"data":{"custom_id":"form","components":[{"type":18,"component":{"type":4,"custom_id":"why","value":"because"}}]}}`

@@ -201,6 +201,31 @@ func TestWith(t *testing.T) {
 	if b.Name() != "a" || b.Pattern() != "orders.>" || !b.Matches("orders.created") || b.Matches("READY") {
 		t.Errorf("name %q, pattern %q", b.Name(), b.Pattern())
 	}
+
+	// Listeners made from one another do not share their middleware.
+	var used []string
+	mw := func(name string) listener.Options {
+		return listener.Options{Use: []listener.Middleware{func(next listener.Func) listener.Func {
+			used = append(used, name)
+			return next
+		}}}
+	}
+	base := plain
+	for range 5 { // with room behind the last, whatever the growth
+		base = base.With(mw("base"))
+		for _, name := range []string{"one", "two"} {
+			used = nil
+			first := base.With(mw(name))
+			base.With(mw("other"))
+			made := listener.New()
+			made.Add(first)
+			made.All()
+			if used[0] != name {
+				t.Errorf("the innermost middleware is %q, want %q", used[0], name)
+			}
+		}
+	}
+
 	other := listener.New()
 	other.Add(plain)
 	if o := other.All()[0].Options(); o.Timeout != 0 || o.Unordered {
