@@ -1,7 +1,7 @@
 package replay
 
 import (
-	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -26,9 +26,11 @@ type conn struct {
 	id    int64  // CLIENT ID
 	addr  string // of the server, for texts
 	net   net.Conn
-	rd    *bufio.Reader
 	out   []byte // commands not yet written
 	bytes int64  // read so far
+
+	in       []byte // read; what is between from and to was not looked at
+	from, to int
 
 	client *redis.Client
 	pinned *redis.Conn
@@ -69,7 +71,7 @@ func dial(ctx context.Context, opt redis.Options, buffer int) (*conn, error) {
 		return nil, err
 	}
 	c.id = id
-	c.rd = bufio.NewReaderSize(counter{c}, buffer)
+	c.in = make([]byte, buffer)
 	return c, nil
 }
 
@@ -105,14 +107,6 @@ func unshare(opt *redis.Options) {
 	opt.PushNotificationProcessor = nil
 	opt.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	opt.ClientSideCache, opt.ClientSideCacheConfig = nil, nil
-}
-
-type counter struct{ c *conn }
-
-func (r counter) Read(p []byte) (int, error) {
-	n, err := r.c.net.Read(p)
-	r.c.bytes += int64(n)
-	return n, err
 }
 
 func (c *conn) close() {
@@ -183,17 +177,96 @@ func (e replyError) Error() string { return string(e) }
 // connection can't be used on.
 var errReply = errors.New("unexpected answer")
 
+// need reads until n bytes are there, at most a whole buffer.
+func (c *conn) need(n int) error {
+	for c.to-c.from < n {
+		if err := c.more(); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// more reads once. What was not looked at moves to the start of the buffer if
+// there is no room behind it.
+func (c *conn) more() error {
+	if c.from == c.to {
+		c.from, c.to = 0, 0
+	}
+	if c.to == len(c.in) {
+		if c.from == 0 {
+			return fmt.Errorf("%w: more than %d bytes", errReply, len(c.in))
+		}
+		c.to = copy(c.in, c.in[c.from:c.to])
+		c.from = 0
+	}
+	n, err := c.net.Read(c.in[c.to:])
+	c.to += n
+	c.bytes += int64(n)
+	if n > 0 {
+		return nil
+	}
+	if err == nil {
+		err = io.ErrNoProgress
+	}
+	return err
+}
+
+// line reads up to the next line feed and returns what is before the line's end.
+func (c *conn) line() ([]byte, error) {
+	looked := 0
+	for {
+		if i := bytes.IndexByte(c.in[c.from+looked:c.to], '\n'); i >= 0 {
+			end := c.from + looked + i
+			if end == c.from || c.in[end-1] != '\r' {
+				return nil, fmt.Errorf("%w: %.80q", errReply, c.in[c.from:end])
+			}
+			line := c.in[c.from : end-1]
+			c.from = end + 1
+			return line, nil
+		}
+		looked = c.to - c.from
+		if err := c.more(); err != nil {
+			return nil, err
+		}
+	}
+}
+
+// is reads a bulk string if it is there already and is the one expected, as
+// it is sent: with its length and its ends.
+func (c *conn) is(expected string) bool {
+	if c.to-c.from < len(expected) || string(c.in[c.from:c.from+len(expected)]) != expected {
+		return false
+	}
+	c.from += len(expected)
+	return true
+}
+
 // head reads the first line of an answer. n is the number in it: a length, a
 // count (-1: nil), or the integer itself.
 func (c *conn) head() (kind byte, n int64, err error) {
-	line, err := c.rd.ReadSlice('\n')
+	// Nearly all are a length of a few digits, and are there.
+	if in := c.in[c.from:c.to]; len(in) > 8 {
+		for i, d := range in[1:7] {
+			if d -= '0'; d <= 9 {
+				n = n*10 + int64(d)
+				continue
+			}
+			if i > 0 && in[i+1] == '\r' && in[i+2] == '\n' && (in[0] == '$' || in[0] == '*' || in[0] == ':') {
+				c.from += i + 3
+				return in[0], n, nil
+			}
+			break
+		}
+	}
+	line, err := c.line()
 	if err != nil {
 		return 0, 0, err
 	}
-	if len(line) < 3 || line[len(line)-2] != '\r' {
-		return 0, 0, fmt.Errorf("%w: %.80q", errReply, line)
+	if len(line) == 0 {
+		return 0, 0, fmt.Errorf("%w: an empty line", errReply)
 	}
-	kind, line = line[0], line[1:len(line)-2]
+	kind, line = line[0], line[1:]
 	switch kind {
 	case '-':
 		return kind, 0, replyError(line)
@@ -241,15 +314,18 @@ func (c *conn) word() ([]byte, error) {
 	if err != nil || n < 0 {
 		return nil, err
 	}
-	if int(n)+2 > c.rd.Size() {
-		return c.copied(int(n))
+	size := int(n) + 2
+	if c.to-c.from < size {
+		if size > len(c.in) {
+			return c.copied(int(n))
+		}
+		if err := c.need(size); err != nil {
+			return nil, err
+		}
 	}
-	b, err := c.rd.Peek(int(n) + 2)
-	if err != nil {
-		return nil, err
-	}
-	c.rd.Discard(int(n) + 2)
-	return b[:n:n], nil
+	b := c.in[c.from : c.from+size-2 : c.from+size-2]
+	c.from += size
+	return b, nil
 }
 
 // own reads a bulk string into memory of its own; empty is nil.
@@ -266,11 +342,29 @@ func (c *conn) copied(n int) ([]byte, error) {
 	if n > 0 {
 		b = make([]byte, n)
 	}
-	if _, err := io.ReadFull(c.rd, b); err != nil {
-		return nil, err
+	have := copy(b, c.in[c.from:c.to])
+	c.from += have
+	if have < n {
+		if _, err := io.ReadFull(c.net, b[have:]); err != nil {
+			return nil, err
+		}
+		c.bytes += int64(n - have)
 	}
-	_, err := c.rd.Discard(2)
-	return b, err
+	return b, c.drop(2)
+}
+
+// drop reads n bytes and forgets them.
+func (c *conn) drop(n int) error {
+	for {
+		k := min(n, c.to-c.from)
+		c.from += k
+		if n -= k; n == 0 {
+			return nil
+		}
+		if err := c.more(); err != nil {
+			return err
+		}
+	}
 }
 
 // skip reads an answer of any kind and forgets it. An error inside it, as the
@@ -283,7 +377,7 @@ func (c *conn) skip() error {
 	switch kind {
 	case '$':
 		if n >= 0 {
-			_, err = c.rd.Discard(int(n) + 2)
+			err = c.drop(int(n) + 2)
 		}
 	case '*':
 		var said error

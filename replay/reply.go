@@ -3,6 +3,8 @@ package replay
 import (
 	"fmt"
 	"math"
+	"math/bits"
+	"slices"
 	"strings"
 
 	"github.com/sluicehq/sluice/internal/dispatch"
@@ -80,26 +82,27 @@ func (d *decoder) fields(c *conn, it *item) error {
 	}
 	var seen uint16
 	for i := range n / 2 {
-		name, err := c.word()
-		if err != nil {
-			return err
-		}
-		field := indexOf(name, i)
-		if field < 0 {
-			if err := c.skip(); err != nil {
+		field := i
+		if i >= len(fieldNames) || !c.is(fieldNames[i]) { // it is not where it should be
+			name, err := c.word()
+			if err != nil {
 				return err
 			}
-			continue
+			if field = indexOf(name); field < 0 {
+				if err := c.skip(); err != nil {
+					return err
+				}
+				continue
+			}
 		}
 		seen |= 1 << field
 		if err := d.field(c, it, field); err != nil {
 			return err
 		}
 	}
-	for i, name := range wire.Fields {
-		if seen&(1<<i) == 0 && it.bad == nil {
-			it.bad = fmt.Errorf("%w: field %q is missing", wire.ErrEntry, name)
-		}
+	if seen != 1<<len(wire.Fields)-1 && it.bad == nil {
+		missing := wire.Fields[bits.TrailingZeros16(^seen)]
+		it.bad = fmt.Errorf("%w: field %q is missing", wire.ErrEntry, missing)
 	}
 	if codec := it.entry.Codec; it.bad == nil && codec != wire.JSON && codec != wire.Msgpack {
 		it.bad = fmt.Errorf("%w: codec is %q, want %q or %q", wire.ErrEntry, codec, wire.JSON, wire.Msgpack)
@@ -107,19 +110,16 @@ func (d *decoder) fields(c *conn, it *item) error {
 	return nil
 }
 
-// indexOf returns which of wire.Fields a name is, -1 if it is none. Fields are
-// nearly always where they are expected.
-func indexOf(name []byte, expected int) int {
-	if expected < len(wire.Fields) && string(name) == wire.Fields[expected] {
-		return expected
+// fieldNames are wire.Fields as they are sent.
+var fieldNames = func() (sent [len(wire.Fields)]string) {
+	for i, name := range wire.Fields {
+		sent[i] = fmt.Sprintf("$%d\r\n%s\r\n", len(name), name)
 	}
-	for i, known := range wire.Fields {
-		if string(name) == known {
-			return i
-		}
-	}
-	return -1
-}
+	return sent
+}()
+
+// indexOf returns which of wire.Fields a name is, -1 if it is none.
+func indexOf(name []byte) int { return slices.Index(wire.Fields[:], string(name)) }
 
 // The places in wire.Fields; a test holds them to it.
 const (
