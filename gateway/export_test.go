@@ -42,7 +42,7 @@ func (m *Machine) step(e event) Outcome {
 	e.now = m.Now
 	a := m.m.step(e)
 	return Outcome{
-		Do:   [...]string{"", "redial", "greet", "beat", "step over", "leave", "end"}[a.verb],
+		Do:   [...]string{"", "redial", "greet", "beat", "doubt", "step over", "leave", "end"}[a.verb],
 		Code: a.code, Cause: a.cause, Ended: a.ended, Refused: a.refused, Err: a.err,
 	}
 }

@@ -26,6 +26,7 @@ type machine struct {
 	asked    bool      // IDENTIFY or RESUME has gone out
 	heard    time.Time // the last dispatch, or that sending
 	unacked  bool      // a heartbeat waits for its ack
+	doubted  bool      // and nothing was received when the next one was due
 	beatSent time.Time
 	lastAck  time.Time
 	latency  time.Duration
@@ -88,6 +89,7 @@ const (
 	redial        // dial again at once: target has changed
 	greet         // start heartbeats, then identify or resume
 	beat          // send a heartbeat
+	doubt         // tick again a little later
 	stepOver      // count, log and forget the message
 	leave         // close the socket, wait, connect again
 	end           // close the socket, Run ends with err
@@ -120,7 +122,7 @@ func (m *machine) step(e event) action {
 		if m.avoid { // the plain address answers where the session's own did not
 			m.session.ResumeURL, m.avoid = "", false
 		}
-		m.phase, m.served, m.asked, m.unacked = connected, false, false, false
+		m.phase, m.served, m.asked, m.unacked, m.doubted = connected, false, false, false, false
 		m.beatSent, m.heard = time.Time{}, e.now
 		return action{}
 	}
@@ -212,17 +214,21 @@ func (m *machine) acked(now time.Time) {
 }
 
 // tick judges the connection before the next heartbeat: without an ack, or any
-// other sign of life, since the last one it is a zombie.
+// other sign of life, since the last one it is a zombie. It is asked twice: after
+// the process was frozen a tick may come before the reader has had its turn.
 func (m *machine) tick(e event) action {
 	switch {
 	case m.phase == connected:
 		return action{}
+	case m.unacked && !e.alive && !m.doubted:
+		m.doubted = true
+		return action{verb: doubt}
 	case m.unacked && !e.alive:
 		return m.leave(action{code: closeResumable, cause: "zombie"})
 	case m.phase == greeted && m.asked && !e.busy && e.now.Sub(m.heard) > m.readyTimeout:
 		return m.leave(action{code: closeResumable, cause: "silent"})
 	}
-	m.unacked, m.beatSent = true, e.now
+	m.unacked, m.doubted, m.beatSent = true, false, e.now
 	return action{verb: beat}
 }
 

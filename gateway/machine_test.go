@@ -202,10 +202,28 @@ func TestHeartbeats(t *testing.T) {
 		{"not acked, nothing came", func(m *gateway.Machine) gateway.Outcome {
 			m.Tick(true, false)
 			return m.Tick(false, false)
+		}, gateway.Outcome{Do: "doubt"}},
+		{"not acked, nothing came then either", func(m *gateway.Machine) gateway.Outcome {
+			m.Tick(true, false)
+			m.Tick(false, false)
+			return m.Tick(false, false)
 		}, zombie},
+		{"not acked, something came then", func(m *gateway.Machine) gateway.Outcome {
+			m.Tick(true, false)
+			m.Tick(false, false)
+			return m.Tick(true, false)
+		}, beat},
+		{"acked when asked again, then not", func(m *gateway.Machine) gateway.Outcome {
+			m.Tick(true, false)
+			m.Tick(false, false)
+			m.Acked()
+			m.Tick(true, false)
+			return m.Tick(false, false)
+		}, gateway.Outcome{Do: "doubt"}},
 		{"asked for", (*gateway.Machine).BeatRequested, beat},
 		{"asked for, never acked", func(m *gateway.Machine) gateway.Outcome {
 			m.BeatRequested()
+			m.Tick(false, false)
 			return m.Tick(false, false)
 		}, zombie},
 	}

@@ -238,7 +238,7 @@ func (l *link) read(ctx, inner context.Context, wg *sync.WaitGroup) action {
 				a.code = closeResumable
 				return a
 			}
-			l.conn.patience.Store(int64(2*interval + writeTimeout))
+			l.conn.patience.Store(int64(3 * interval)) // the writer judges sooner
 			l.intervals <- interval
 			wg.Go(func() { l.introduce(inner) }) // ends with inner, or when it is done
 		case beat:

@@ -55,12 +55,16 @@ func (l *link) writeAll(ctx context.Context) {
 			now, read, busy := time.Now(), l.conn.life.Load(), l.conn.busy.Load()
 			a := l.step(event{what: tick, now: now, busy: busy, alive: busy || read != life})
 			life = read
-			if a.verb == leave {
+			switch a.verb {
+			case leave:
 				l.settle(a)
 				return
-			}
-			if a.verb == beat && !heartbeat() {
-				return
+			case doubt:
+				ticks.Reset(interval / 4)
+			case beat:
+				if !heartbeat() {
+					return
+				}
 			}
 			continue
 		case <-l.asked:
