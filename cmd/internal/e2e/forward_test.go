@@ -2,6 +2,11 @@ package e2e
 
 import (
 	"encoding/json"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -44,7 +49,7 @@ func TestRecordedSession(t *testing.T) {
 			if code := gateway.stop(t); code != 0 {
 				t.Errorf("exit code %d, want 0", code)
 			}
-			r.compare(t)
+			r.compare(t, r.discord.Sent())
 			if n := len(r.discord.Identifies()); n != test.shards {
 				t.Errorf("%d identifies, want %d", n, test.shards)
 			}
@@ -69,15 +74,63 @@ func TestKilledGateway(t *testing.T) {
 	})
 	want := recordedDispatches + 1 // and RESUMED
 	eventually(t, "everything is in the streams", func() bool { return r.length(t) >= want })
-	r.compare(t)
+	r.compare(t, r.discord.Sent())
 	if identifies, resumes := len(r.discord.Identifies()), len(r.discord.Resumes()); identifies != 1 || resumes != 1 {
 		t.Errorf("%d identifies and %d resumes, want 1 and 1", identifies, resumes)
 	}
 }
 
+// TestSimulator plays the session from the simulator program, kills the gateway
+// in the middle, and compares with what the simulator has recorded.
+func TestSimulator(t *testing.T) {
+	t.Parallel()
+	r := newRun(t, 1)
+	record := filepath.Join(t.TempDir(), "sent.jsonl")
+	addr := freeAddr(t)
+	sim := start(t, "sluice", "sim", "--addr", addr, "--rate", "1000", "--record", record)
+	eventually(t, "the simulator listens", func() bool { return strings.Contains(sim.output.String(), "http://"+addr) })
+	flags := append([]string{"--discord.api_url=http://" + addr + "/api/v10"}, r.flags...)
+	first := start(t, "gateway", flags...)
+	eventually(t, "half of the session is in the streams", func() bool { return r.length(t) > recordedDispatches/2 })
+	first.kill()
+	second := start(t, "gateway", flags...)
+	eventually(t, "everything is in the streams", func() bool { return r.length(t) >= recordedDispatches+1 })
+	if code := second.stop(t); code != 0 {
+		t.Errorf("gateway: exit code %d, want 0", code)
+	}
+	if code := sim.stop(t); code != 0 {
+		t.Errorf("sim: exit code %d, want 0", code)
+	}
+	file, err := os.Open(record)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer file.Close()
+	var sent []gatewaytest.Sent
+	for d := json.NewDecoder(file); ; {
+		var line struct {
+			Shard   int
+			Session string
+			S       int64
+			T       string
+			D       json.RawMessage
+		}
+		if err := d.Decode(&line); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			t.Fatal(err)
+		}
+		sent = append(sent, gatewaytest.Sent{Shard: line.Shard, Session: line.Session, Sequence: line.S, Type: line.T, Data: line.D})
+	}
+	r.compare(t, sent)
+	if !regexp.MustCompile(`identifies: +1\n`).MatchString(sim.output.String()) || !regexp.MustCompile(`resumes: +1 `).MatchString(sim.output.String()) {
+		t.Errorf("the simulator says:\n%s\nwant 1 identify and 1 resume", sim.output.String())
+	}
+}
+
 // compare holds the streams against what Discord sent: each dispatch exactly
 // once, in order, with its fields, its payload and the state before it.
-func (r *run) compare(t *testing.T) {
+func (r *run) compare(t *testing.T, dispatches []gatewaytest.Sent) {
 	t.Helper()
 	type place struct {
 		session  string
@@ -86,7 +139,7 @@ func (r *run) compare(t *testing.T) {
 	sent := make(map[place]gatewaytest.Sent)
 	want := expected(t)
 	states := make(map[place]json.RawMessage)
-	for _, s := range r.discord.Sent() {
+	for _, s := range dispatches {
 		p := place{wire.ShortSession(s.Session), s.Sequence}
 		sent[p] = s
 		if list := want[s.Type+string(s.Data)]; len(list) > 0 {

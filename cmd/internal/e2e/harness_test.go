@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 		}
 		defer os.RemoveAll(dir)
 		bin = dir
-		build := exec.Command("go", "build", "-o", dir+string(filepath.Separator), "github.com/sluicehq/sluice/cmd/gateway", "github.com/sluicehq/sluice/cmd/worker")
+		build := exec.Command("go", "build", "-o", dir+string(filepath.Separator), "github.com/sluicehq/sluice/cmd/gateway", "github.com/sluicehq/sluice/cmd/worker", "github.com/sluicehq/sluice/cmd/sluice")
 		if out, err := build.CombinedOutput(); err != nil {
 			fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
 			return 1
