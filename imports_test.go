@@ -42,9 +42,10 @@ var edges = []struct {
 		"cache", "forward", "gateway", "listener", "replay",
 		"internal/dispatch", "internal/rawjson", "internal/redisclient", "internal/wire",
 	}},
+	{"internal/program", []string{"config", "forward", "gateway", "internal/admin", "internal/redisclient"}},
 	{".", []string{
 		"cache", "config", "forward", "gateway", "listener", "listener/discord", "listener/event", "replay",
-		"internal/admin", "internal/demo", "internal/dispatch", "internal/rawjson", "internal/redisclient", "internal/wire",
+		"internal/admin", "internal/demo", "internal/dispatch", "internal/program", "internal/rawjson", "internal/redisclient", "internal/wire",
 	}},
 	{"internal/demo", []string{
 		".", "cache", "config", "forward", "gateway", "gateway/gatewaytest", "listener", "listener/*", "replay", "internal/*",
@@ -61,7 +62,7 @@ var helpers = []string{"internal/corpus", "internal/redistest", "gateway/gateway
 // tests; or one of the standard library's that only programs have a use for.
 var others = map[string][]string{
 	"github.com/redis/go-redis/v9": {
-		"forward", "replay", "cache", ".", "cmd/*", "cmd/internal/*", "internal/redistest", "internal/redisclient", "internal/demo", "examples/*",
+		"forward", "replay", "cache", ".", "cmd/*", "cmd/internal/*", "internal/redistest", "internal/redisclient", "internal/program", "internal/demo", "examples/*",
 	},
 	"github.com/alicebob/miniredis/v2": {"internal/demo", "cmd/*"},
 	"github.com/gorilla/websocket":     {"gateway", "gateway/gatewaytest"},

@@ -10,20 +10,11 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io"
-	"log/slog"
 	"os"
 	"os/signal"
-	"sync/atomic"
 	"syscall"
 
-	"golang.org/x/sync/errgroup"
-
-	"github.com/sluicehq/sluice/config"
-	"github.com/sluicehq/sluice/internal/admin"
-	"github.com/sluicehq/sluice/internal/redisclient"
+	"github.com/sluicehq/sluice/internal/program"
 	"github.com/sluicehq/sluice/listener"
 	"github.com/sluicehq/sluice/replay"
 )
@@ -31,82 +22,28 @@ import (
 func main() {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	os.Exit(run(ctx, os.Args[1:], os.Stdout, os.Stderr))
+	os.Exit(program.Main(ctx, os.Args[1:], os.Stdout, os.Stderr, program.Program{
+		About: "worker prints the dispatches that a gateway forwards.",
+		Run:   run,
+	}))
 }
 
-// run is the program; it returns its exit code.
-func run(ctx context.Context, args []string, stdout, stderr io.Writer) int {
-	cfg, err := config.Load(args)
-	var usage *config.UsageError
-	switch {
-	case errors.Is(err, config.ErrHelp):
-		fmt.Fprint(stdout, "worker prints the dispatches that a gateway forwards.\n\n", config.Usage())
-		return 0
-	case errors.As(err, &usage):
-		fmt.Fprintln(stderr, err)
-		return usage.ExitCode()
-	case err != nil:
-		fmt.Fprintln(stderr, err)
-		return 1
+func run(ctx context.Context, p *program.Process) error {
+	rdb, err := p.Redis(ctx)
+	if err != nil {
+		return err
 	}
-	logger := cfg.Log.Logger(stderr)
-	redisclient.LogTo(logger)
-	for _, warning := range cfg.Warnings {
-		logger.Warn(warning)
+	defer rdb.Close()
+	registry := listener.New()
+	out := &printer{out: p.Stdout}
+	registry.Add(typed(out)...)
+	registry.Add(listener.Handle("notices", "sluice.>", out.notice))
+	settings := p.Config.ReplayConfig()
+	settings.Logger, settings.Metrics = p.Log, p.Metrics
+	worker, err := replay.New(rdb, registry, settings)
+	if err != nil {
+		return err
 	}
-	if err := serve(ctx, cfg, logger, stdout); err != nil {
-		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-			return 0 // stopped while it was starting
-		}
-		logger.Error("the worker ends", "err", err)
-		return 1
-	}
-	logger.Info("stopped")
-	return 0
-}
-
-// serve runs the worker until ctx is cancelled.
-func serve(ctx context.Context, cfg *config.Config, logger *slog.Logger, stdout io.Writer) error {
-	metrics := admin.NewRegistry()
-	group, ctx := errgroup.WithContext(ctx)
-	var worker atomic.Pointer[replay.Worker]
-	serving, stopServing := context.WithCancel(context.WithoutCancel(ctx))
-	defer stopServing()
-	if cfg.Admin.Addr != "" {
-		server, err := admin.Listen(cfg.Admin.Addr, metrics, func(context.Context) error {
-			w := worker.Load()
-			if w == nil {
-				return errors.New("starting: waiting for Redis")
-			}
-			return w.Ready()
-		})
-		if err != nil {
-			return err
-		}
-		logger.Info("serving metrics and health", "addr", server.Addr())
-		group.Go(func() error { return server.Run(serving) })
-	}
-	group.Go(func() error {
-		defer stopServing() // answers until the last acknowledgement
-		rdb, err := redisclient.New(cfg.Redis.URL)
-		if err != nil {
-			return err
-		}
-		if err := redisclient.Check(ctx, rdb, logger); err != nil {
-			return err
-		}
-		registry := listener.New()
-		p := &printer{out: stdout}
-		registry.Add(typed(p)...)
-		registry.Add(listener.Handle("notices", "sluice.>", p.notice))
-		settings := cfg.ReplayConfig()
-		settings.Logger, settings.Metrics = logger, metrics
-		w, err := replay.New(rdb, registry, settings)
-		if err != nil {
-			return err
-		}
-		worker.Store(w)
-		return w.Run(ctx)
-	})
-	return group.Wait()
+	p.SetReady(func(context.Context) error { return worker.Ready() })
+	return worker.Run(ctx)
 }
