@@ -5,12 +5,20 @@ import (
 
 	"github.com/bwmarrin/discordgo"
 
+	"github.com/sluicehq/sluice/internal/dispatch"
 	"github.com/sluicehq/sluice/internal/rawjson"
 )
 
 // maxMessageDepth is how deep messages are looked for. They are at most a few
 // levels down: an interaction's message and its reference, resolved messages.
 const maxMessageDepth = 16
+
+// hasComponents reports whether events called name hold messages or modals. In
+// others, custom events among them, "components" is a member like any other.
+func hasComponents(name string) bool {
+	t := dispatch.Lookup(name)
+	return t != nil && (t.Cache.Kind == dispatch.Message || t.Name == string(InteractionCreate))
+}
 
 // withoutComponents returns a copy of data in which the objects whose components
 // discordgo can't decode have none, or nil if there are no such objects. They are

@@ -83,7 +83,7 @@ func decodeNow[T, P any](name string, d *Delivery) (*decoded[T, P], error) {
 		return nil, err
 	}
 	if _, none := any(v.previous).(None); !none && len(d.Previous) > 0 {
-		whole, err := into(d.Previous, &v.previous)
+		whole, err := into(name, d.Previous, &v.previous)
 		if err != nil {
 			var zero P
 			v.previous = zero
@@ -104,13 +104,20 @@ func payloadInto(name string, d *Delivery, v any) error {
 		}
 		return &DecodeError{Type: name, Err: fmt.Errorf("the payload is %s, want an object", glimpse(d.Payload))}
 	}
-	_, err := into(d.Payload, v)
+	_, err := into(name, d.Payload, v)
 	if err == nil {
 		return nil
 	}
-	data := []byte(d.Payload)
-	if stripped := withoutComponents(data); stripped != nil {
-		data = stripped
+	return undecodable(name, d.Payload, v, err)
+}
+
+// undecodable returns the error that says at which member data could not be
+// decoded into the variable v points to.
+func undecodable(name string, data []byte, v any, err error) error {
+	if hasComponents(name) {
+		if stripped := withoutComponents(data); stripped != nil {
+			data = stripped
+		}
 	}
 	return &DecodeError{Type: name, Field: blame(data, reflect.TypeOf(v).Elem()), Err: err}
 }
@@ -124,12 +131,15 @@ func glimpse(payload []byte) string {
 	return string(payload[:min(len(payload), 20)])
 }
 
-// into decodes data into the variable v points to. whole is false if components
-// had to be left out.
-func into(data []byte, v any) (whole bool, err error) {
+// into decodes what an event called name holds into the variable v points to.
+// whole is false if components had to be left out.
+func into(name string, data []byte, v any) (whole bool, err error) {
 	allocate(v)
 	if err = unmarshal(data, v); err == nil {
 		return true, nil
+	}
+	if !hasComponents(name) {
+		return false, err
 	}
 	stripped := withoutComponents(data)
 	if stripped == nil {

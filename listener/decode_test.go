@@ -101,18 +101,44 @@ func TestNothingStaysOfADecodingThatFailed(t *testing.T) {
 		Components []int              `json:"components"`
 		Message    *discordgo.Message `json:"message"`
 	}
-	const kind listener.Kind[*note, listener.None] = "note"
+	const kind listener.Kind[*note, listener.None] = "MESSAGE_CREATE"
 	var got *note
 	l := kind.Handle("a", func(_ context.Context, e *listener.Event[*note, listener.None]) error {
 		got = e.New
 		return nil
 	})
 	// The text that decodes has neither list of components any more.
-	if err := run(t, l, listener.Delivery{Type: "note", Payload: json.RawMessage(`{"components":[1,2],"message":` + unknown + `}`)}, nil); err != nil {
+	if err := run(t, l, listener.Delivery{Type: "MESSAGE_CREATE", Payload: json.RawMessage(`{"components":[1,2],"message":` + unknown + `}`)}, nil); err != nil {
 		t.Fatal(err)
 	}
 	if got.Components != nil || got.Message.Content != "unknown" {
 		t.Errorf("decoded as %+v", got)
+	}
+}
+
+func TestComponentsOfOtherEventsAreMembersLikeAny(t *testing.T) {
+	t.Parallel()
+	type machine struct {
+		Components []struct{ Type int }
+		Count      int
+	}
+	for _, eventType := range []string{"machines.built", "MACHINE_BUILT", "CHANNEL_UPDATE"} {
+		l := listener.Kind[machine, machine](eventType).Handle("a", func(_ context.Context, e *listener.Event[machine, machine]) error {
+			if len(e.New.Components) != 1 || len(e.Old.Components) != 1 || e.Partial {
+				t.Errorf("%s: decoded as %+v and %+v, Partial %v", eventType, e.New, e.Old, e.Partial)
+			}
+			return nil
+		})
+		const whole = `{"components":[{"type":99}],"count":1}`
+		d := listener.Delivery{Type: eventType, Payload: json.RawMessage(whole), Previous: json.RawMessage(whole)}
+		if err := run(t, l, d, nil); err != nil {
+			t.Errorf("%s: %v", eventType, err)
+		}
+		d.Payload = json.RawMessage(`{"components":[{"type":"cog"}],"count":1}`)
+		decode, ok := errors.AsType[*listener.DecodeError](run(t, l, d, nil))
+		if !ok || decode.Field != "components[0].type" {
+			t.Errorf("%s: a component of another shape: error %v, want a DecodeError that names it", eventType, decode)
+		}
 	}
 }
 

@@ -2,7 +2,6 @@ package listener
 
 import (
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -20,8 +19,10 @@ type Registry struct {
 	listeners []Listener
 	use       []Middleware
 
-	bound   atomic.Pointer[[]*Bound]            // nil: not yet in use
-	matches atomic.Pointer[map[string][]*Bound] // by event type; replaced, never changed
+	bound atomic.Pointer[[]*Bound] // nil: not yet in use
+
+	matching sync.RWMutex
+	matches  map[string][]*Bound // by event type; guarded by matching
 }
 
 // New returns an empty registry.
@@ -87,12 +88,12 @@ func (r *Registry) bind() []*Bound {
 const maxMatches = 4096
 
 func (r *Registry) match(eventType string) []*Bound {
-	if known := r.matches.Load(); known != nil {
-		if found, ok := (*known)[eventType]; ok {
-			return found
-		}
+	r.matching.RLock()
+	found, known := r.matches[eventType]
+	r.matching.RUnlock()
+	if known {
+		return found
 	}
-	var found []*Bound
 	for _, b := range r.bind() {
 		if b.Matches(eventType) {
 			found = append(found, b)
@@ -101,17 +102,13 @@ func (r *Registry) match(eventType string) []*Bound {
 	if len(eventType) > dispatch.MaxSubjectBytes {
 		return found
 	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	var next map[string][]*Bound
-	if known := r.matches.Load(); known == nil {
-		next = make(map[string][]*Bound)
-	} else if len(*known) >= maxMatches {
-		return found
-	} else {
-		next = maps.Clone(*known)
+	r.matching.Lock()
+	defer r.matching.Unlock()
+	if r.matches == nil {
+		r.matches = make(map[string][]*Bound)
 	}
-	next[strings.Clone(eventType)] = found // it may be a part of a large reply
-	r.matches.Store(&next)
+	if len(r.matches) < maxMatches {
+		r.matches[strings.Clone(eventType)] = found // it may be a part of a large reply
+	}
 	return found
 }
