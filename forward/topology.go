@@ -100,6 +100,24 @@ func Establish(ctx context.Context, rdb redis.UniversalClient, plan Plan) (Topol
 	return t, nil
 }
 
+// ReadTopology returns the recorded topology of the deployment under prefix
+// (empty: DefaultPrefix). ok is false if none is recorded yet.
+func ReadTopology(ctx context.Context, rdb redis.UniversalClient, prefix string) (t Topology, ok bool, err error) {
+	if prefix == "" {
+		prefix = DefaultPrefix
+	}
+	key := wire.TopologyKey(prefix)
+	found, err := rdb.HGetAll(ctx, key).Result()
+	if err != nil {
+		return Topology{}, false, fmt.Errorf("forward: read the topology at %q: %w", key, err)
+	}
+	recorded, ok, err := wire.ParseTopology(found)
+	if err != nil {
+		return Topology{}, false, fmt.Errorf("forward: topology at %q: %w", key, err)
+	}
+	return Topology(recorded), ok, nil
+}
+
 // A TopologyError says that the recorded topology is not the one asked for.
 type TopologyError struct {
 	Key, What, Recorded, Wanted, Advice string
