@@ -67,6 +67,32 @@ func ExampleHandle() {
 	// Output: GUILD_ROLE_DELETE "2"
 }
 
+func ExampleHandleBatch() {
+	r := listener.New()
+	options := listener.BatchOptions{MaxSize: 500, MaxWait: 2 * time.Second}
+	r.Add(listener.HandleBatch("analytics", "message.*", options, func(_ context.Context, ds []*listener.Delivery) error {
+		failed := listener.BatchError{}
+		for i, d := range ds {
+			if id, ok := d.Field("id"); !ok {
+				failed[i] = listener.Discard(errors.New("a message without an id"))
+			} else {
+				fmt.Println(d.Type, string(id))
+			}
+		}
+		return failed // the others have succeeded
+	}))
+	events := []*listener.Delivery{
+		{Type: "MESSAGE_CREATE", Payload: json.RawMessage(`{"id":"1"}`)},
+		{Type: "MESSAGE_DELETE", Payload: json.RawMessage(`{"id":"1"}`)},
+		{Type: "MESSAGE_CREATE", Payload: json.RawMessage(`{}`)},
+	}
+	r.Match("MESSAGE_CREATE")[0].RunBatch(context.Background(), events, func(err error) { fmt.Println(err) }) // as a worker does
+	// Output:
+	// MESSAGE_CREATE "1"
+	// MESSAGE_DELETE "1"
+	// event 2: a message without an id
+}
+
 func ExampleListener_With() {
 	timed := func(next listener.Func) listener.Func {
 		return func(ctx context.Context, d *listener.Delivery) error {

@@ -96,11 +96,12 @@ type Options struct {
 }
 
 // A Listener is a function together with its name and what it listens to. Make
-// one with Kind.Handle or Handle; it is a value that can be copied.
+// one with Kind.Handle, Handle or HandleBatch; it is a value that can be copied.
 type Listener struct {
 	name, pattern string
-	typed         bool // the pattern is one type, to the letter
-	run           Func
+	typed         bool   // the pattern is one type, to the letter
+	run           Func   // nil for those below
+	batch         *batch // takes many events at a time
 	options       Options
 }
 
@@ -154,8 +155,8 @@ func (l *Listener) matcher() (dispatch.Pattern, error) {
 
 // check returns why the listener can't be added to a registry.
 func (l *Listener) check() error {
-	if l.name == "" && l.pattern == "" && l.run == nil {
-		return errors.New("a zero Listener; make one with Kind.Handle or Handle")
+	if l.name == "" && l.pattern == "" && l.run == nil && l.batch == nil {
+		return errors.New("a zero Listener; make one with Kind.Handle, Handle or HandleBatch")
 	}
 	if err := checkName(l.name); err != nil {
 		return fmt.Errorf("bad name %q: %w", l.name, err)
@@ -163,7 +164,15 @@ func (l *Listener) check() error {
 	if _, err := l.matcher(); err != nil {
 		return fmt.Errorf("listener %q: %w", l.name, err)
 	}
-	if l.run == nil {
+	if b := l.batch; b != nil {
+		if err := b.check(); err != nil {
+			return fmt.Errorf("listener %q: %w", l.name, err)
+		}
+		if len(l.options.Use) > 0 {
+			return fmt.Errorf("listener %q takes batches and has middleware, which wraps one event at a time: call it in the function", l.name)
+		}
+	}
+	if l.run == nil && (l.batch == nil || l.batch.run == nil) {
 		return fmt.Errorf("listener %q for %s has a nil function", l.name, l.pattern)
 	}
 	if o := &l.options; o.Timeout < 0 || o.MaxAge < 0 || o.MaxAttempts < 0 {

@@ -50,8 +50,9 @@ func (r *Registry) Add(ls ...Listener) {
 	r.listeners = all
 }
 
-// Use wraps all listeners of the registry, whether added before or after. The
-// first middleware is the outermost. It panics if one is nil or if the registry
+// Use wraps all listeners of the registry, whether added before or after, except
+// for those that take batches. The first middleware is the outermost, and all of
+// them are outside a listener's own. It panics if one is nil or if the registry
 // is in use.
 func (r *Registry) Use(mw ...Middleware) {
 	r.mu.Lock()

@@ -50,6 +50,14 @@ func TestAddPanics(t *testing.T) {
 		{"a negative timeout", []listener.Listener{good.With(listener.Options{Timeout: -1})}, "negative option"},
 		{"a negative age", []listener.Listener{good.With(listener.Options{MaxAge: -time.Second})}, "negative option"},
 		{"negative attempts", []listener.Listener{good.With(listener.Options{MaxAttempts: -1})}, "negative option"},
+		{"a batch listener with a nil function", []listener.Listener{listener.HandleBatch("a", ">", listener.BatchOptions{}, nil)}, "nil function"},
+		{"a batch of a negative size", []listener.Listener{listener.HandleBatch("a", ">", listener.BatchOptions{MaxSize: -1}, nothingMuch)}, "MaxSize -1"},
+		{"a batch without end", []listener.Listener{listener.HandleBatch("a", ">", listener.BatchOptions{MaxSize: 10_001}, nothingMuch)}, "want 0 to 10000"},
+		{"a batch of a negative time", []listener.Listener{listener.HandleBatch("a", ">", listener.BatchOptions{MaxWait: -1}, nothingMuch)}, "MaxWait -1ns"},
+		{"a batch with a bad pattern", []listener.Listener{listener.HandleBatch("a", "a..b", listener.BatchOptions{}, nothingMuch)}, "empty token"},
+		{"a batch with middleware", []listener.Listener{listener.HandleBatch("a", ">", listener.BatchOptions{}, nothingMuch).With(listener.Options{
+			Use: []listener.Middleware{func(f listener.Func) listener.Func { return f }},
+		})}, "takes batches and has middleware"},
 		{"a nil middleware", []listener.Listener{good.With(listener.Options{Use: []listener.Middleware{nil}})}, "nil Middleware"},
 	}
 	for _, test := range tests {

@@ -30,6 +30,7 @@ type Bound struct {
 	exact      bool // a kind: the type itself, not a pattern
 	options    Options
 	run        Func
+	batch      *batch
 }
 
 func newBound(l *Listener, outer []Middleware) *Bound {
@@ -39,6 +40,11 @@ func newBound(l *Listener, outer []Middleware) *Bound {
 	}
 	b := &Bound{name: l.name, text: l.pattern, pattern: pattern, exact: l.typed, options: l.options, run: l.run}
 	b.options.Use = nil
+	if l.batch != nil {
+		b.batch = &batch{options: l.batch.options.filled(), run: l.batch.run}
+		b.run = b.batch.runOne
+		return b
+	}
 	for _, mw := range slices.Backward(slices.Concat(outer, l.options.Use)) {
 		b.run = mw(b.run)
 		if b.run == nil {
@@ -76,7 +82,17 @@ func (b *Bound) Matches(eventType string) bool {
 // Payload and Previous must not change afterwards. shared is the entry's, the
 // same for all runs of all its listeners; nil: d is decoded for this run only.
 // Run does not look at Options: a timeout is the runtime's, by ctx.
+//
+// A batch listener gets d as a batch of one.
 func (b *Bound) Run(ctx context.Context, d *Delivery, shared *Decoded, ended func(error)) {
+	if shared != nil && b.exact { // others are not decoded
+		ctx = context.WithValue(ctx, decodedKey{}, shared)
+	}
+	guard(func() error { return b.run(ctx, d) }, ended)
+}
+
+// guard calls f, and ended with how it ended.
+func guard(f func() error, ended func(error)) {
 	var (
 		err      error
 		finished bool
@@ -91,11 +107,37 @@ func (b *Bound) Run(ctx context.Context, d *Delivery, shared *Decoded, ended fun
 		}
 		ended(err)
 	}()
-	if shared != nil && b.exact { // others are not decoded
-		ctx = context.WithValue(ctx, decodedKey{}, shared)
-	}
-	err = b.run(ctx, d)
+	err = f()
 	finished = true
+}
+
+// Batch returns when a batch for the listener is whole, all fields filled; ok is
+// false if it does not take batches.
+func (b *Bound) Batch() (o BatchOptions, ok bool) {
+	if b.batch == nil {
+		return BatchOptions{}, false
+	}
+	return b.batch.options, true
+}
+
+// RunBatch runs a batch listener for ds, at least one and each as Run wants d. It
+// reports to ended as Run does; EventError tells what the error says of each
+// event. ds is the listener's from then on, to reorder and to keep. RunBatch
+// panics if the listener does not take batches.
+func (b *Bound) RunBatch(ctx context.Context, ds []*Delivery, ended func(error)) {
+	if b.batch == nil {
+		panic("listener: RunBatch: " + b.name + " does not take batches")
+	}
+	guard(func() error { return b.batch.runBatch(ctx, ds) }, ended)
+}
+
+// EventError returns how event i of a batch ended for which RunBatch reported
+// err: nil if it succeeded.
+func EventError(err error, i int) error {
+	if each, ok := err.(BatchError); ok {
+		return each[i]
+	}
+	return err
 }
 
 // Discarded reports whether no further run can change how the listener ended: its
