@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/bwmarrin/discordgo"
+
 	"github.com/sluicehq/sluice/listener"
 	"github.com/sluicehq/sluice/listener/event"
 )
@@ -40,6 +42,24 @@ func ExampleKind_Handle() {
 		Previous: json.RawMessage(`{"id":"1","content":"Helo, wrold"}`),
 	})
 	// Output: "Helo, wrold" became "Hello, world"
+}
+
+func ExampleRegistry_Add() {
+	r := listener.New()
+	r.Add(
+		listener.GuildMemberAdd.Handle("welcome", func(_ context.Context, e *event.GuildMemberAdd) error {
+			fmt.Println("welcome", e.New.User.Username)
+			return nil
+		}),
+		listener.Handle("count", "guild.member.*", func(_ context.Context, d *listener.Delivery) error {
+			fmt.Println("one more", d.Type)
+			return nil
+		}),
+	)
+	deliver(r, listener.Delivery{Type: "GUILD_MEMBER_ADD", Payload: json.RawMessage(`{"user":{"username":"mira"}}`)})
+	// Output:
+	// welcome mira
+	// one more GUILD_MEMBER_ADD
 }
 
 func ExampleKind_custom() {
@@ -91,6 +111,28 @@ func ExampleHandleBatch() {
 	// MESSAGE_CREATE "1"
 	// MESSAGE_DELETE "1"
 	// event 2: a message without an id
+}
+
+func ExampleRegistry_AddHandler() {
+	// A handler as it is in a bot that is built on discordgo.
+	onEdit := func(s *discordgo.Session, m *discordgo.MessageUpdate) {
+		if m.BeforeUpdate == nil || m.Author.ID == s.State.User.ID {
+			return
+		}
+		fmt.Printf("%s: %q was %q\n", m.Author.Username, m.Content, m.BeforeUpdate.Content)
+	}
+	session, _ := discordgo.New("Bot token")
+	session.State.User = &discordgo.User{ID: "9"} // sluice.Worker does this
+
+	r := listener.New()
+	r.SetSession(session) // and this
+	r.AddHandler(onEdit)
+	deliver(r, listener.Delivery{
+		Type:     "MESSAGE_UPDATE",
+		Payload:  json.RawMessage(`{"id":"1","content":"tea","author":{"id":"2","username":"mira"}}`),
+		Previous: json.RawMessage(`{"id":"1","content":"coffee"}`),
+	})
+	// Output: mira: "tea" was "coffee"
 }
 
 func ExampleListener_With() {

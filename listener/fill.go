@@ -146,3 +146,38 @@ func linkPrevious(payload, previous any) {
 		}
 	}
 }
+
+// takeOver gives a discordgo handler's payload what the update does not carry and
+// discordgo's State takes from what it had.
+func takeOver(payload, previous any) {
+	switch old := previous.(type) {
+	case *discordgo.Channel:
+		if old == nil {
+			return
+		}
+		var c *discordgo.Channel
+		switch p := payload.(type) {
+		case *discordgo.ChannelUpdate:
+			c = p.Channel
+		case *discordgo.ThreadUpdate:
+			c = p.Channel
+		}
+		if c == nil {
+			return
+		}
+		if c.PermissionOverwrites == nil {
+			c.PermissionOverwrites = old.PermissionOverwrites
+		}
+		if c.ThreadMetadata == nil {
+			c.ThreadMetadata = old.ThreadMetadata
+		}
+	case *discordgo.Guild:
+		if p, ok := payload.(*discordgo.GuildUpdate); ok && old != nil && p.MemberCount == 0 {
+			p.MemberCount = old.MemberCount
+		}
+	case *discordgo.Member:
+		if p, ok := payload.(*discordgo.GuildMemberUpdate); ok && old != nil && p.JoinedAt.IsZero() {
+			p.JoinedAt = old.JoinedAt
+		}
+	}
+}

@@ -99,9 +99,10 @@ type Options struct {
 // one with Kind.Handle, Handle or HandleBatch; it is a value that can be copied.
 type Listener struct {
 	name, pattern string
-	typed         bool   // the pattern is one type, to the letter
-	run           Func   // nil for those below
-	batch         *batch // takes many events at a time
+	typed         bool              // the pattern is one type, to the letter
+	run           Func              // nil for those below
+	batch         *batch            // takes many events at a time
+	handler       *discordgoHandler // was added with AddHandler
 	options       Options
 }
 
@@ -172,7 +173,7 @@ func (l *Listener) check() error {
 			return fmt.Errorf("listener %q takes batches and has middleware, which wraps one event at a time: call it in the function", l.name)
 		}
 	}
-	if l.run == nil && (l.batch == nil || l.batch.run == nil) {
+	if l.run == nil && l.handler == nil && (l.batch == nil || l.batch.run == nil) {
 		return fmt.Errorf("listener %q for %s has a nil function", l.name, l.pattern)
 	}
 	if o := &l.options; o.Timeout < 0 || o.MaxAge < 0 || o.MaxAttempts < 0 {

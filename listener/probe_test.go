@@ -2,6 +2,7 @@ package listener_test
 
 import (
 	"context"
+	"sync"
 	"testing"
 
 	"github.com/sluicehq/sluice/internal/corpus"
@@ -73,4 +74,19 @@ func see(tb testing.TB, d listener.Delivery) (seen, error) {
 	return got, err
 }
 
-func payload(eventType string) []byte { e := corpus.Dispatch(eventType); return e.Payload }
+// payload returns the payload of the recorded dispatch of a type.
+func payload(eventType string) []byte {
+	p, ok := payloads()[eventType]
+	if !ok {
+		panic("no dispatch of type " + eventType)
+	}
+	return p
+}
+
+var payloads = sync.OnceValue(func() map[string][]byte {
+	m := make(map[string][]byte)
+	for _, e := range corpus.Dispatches() {
+		m[e.Type] = e.Payload
+	}
+	return m
+})

@@ -7,6 +7,8 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/bwmarrin/discordgo"
+
 	"github.com/sluicehq/sluice/internal/dispatch"
 )
 
@@ -18,6 +20,7 @@ type Registry struct {
 	// Guarded by mu.
 	listeners []Listener
 	use       []Middleware
+	session   *discordgo.Session // for handlers of AddHandler
 
 	bound atomic.Pointer[[]*Bound] // nil: not yet in use
 
@@ -34,16 +37,21 @@ func New() *Registry { return &Registry{} }
 func (r *Registry) Add(ls ...Listener) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	r.add("Add", ls...)
+}
+
+// add is Add by whatever name it was called, with r.mu held.
+func (r *Registry) add(caller string, ls ...Listener) {
 	if r.bound.Load() != nil {
-		panic("listener: Add: the registry is in use; add all listeners before the worker runs")
+		panic("listener: " + caller + ": the registry is in use; add all listeners before the worker runs")
 	}
 	all := slices.Clip(r.listeners)
 	for _, l := range ls {
 		if err := l.check(); err != nil {
-			panic(fmt.Sprintf("listener: Add: %v", err))
+			panic(fmt.Sprintf("listener: %s: %v", caller, err))
 		}
 		if i := slices.IndexFunc(all, func(have Listener) bool { return have.name == l.name }); i >= 0 {
-			panic(fmt.Sprintf("listener: Add: the name %q is twice, for %s and for %s; their successes could not be told apart", l.name, all[i].pattern, l.pattern))
+			panic(fmt.Sprintf("listener: %s: the name %q is twice, for %s and for %s; their successes could not be told apart", caller, l.name, all[i].pattern, l.pattern))
 		}
 		all = append(all, l)
 	}
@@ -78,7 +86,7 @@ func (r *Registry) bind() []*Bound {
 	}
 	all := make([]*Bound, 0, len(r.listeners))
 	for i := range r.listeners {
-		all = append(all, newBound(&r.listeners[i], r.use))
+		all = append(all, newBound(&r.listeners[i], r.use, r.session))
 	}
 	r.bound.Store(&all)
 	return all

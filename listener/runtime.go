@@ -6,6 +6,8 @@ import (
 	"slices"
 	"time"
 
+	"github.com/bwmarrin/discordgo"
+
 	"github.com/sluicehq/sluice/internal/dispatch"
 )
 
@@ -27,19 +29,26 @@ func (r *Registry) Match(eventType string) []*Bound { return r.match(eventType) 
 type Bound struct {
 	name, text string
 	pattern    dispatch.Pattern
-	exact      bool // a kind: the type itself, not a pattern
+	exact      bool // the type itself, not a pattern
+	dispatches bool // Discord's types only
+	shares     bool // takes part in an entry's Decoded
 	options    Options
 	run        Func
 	batch      *batch
 }
 
-func newBound(l *Listener, outer []Middleware) *Bound {
+func newBound(l *Listener, outer []Middleware, session *discordgo.Session) *Bound {
 	pattern, err := l.matcher()
 	if err != nil {
 		panic("listener: " + err.Error()) // Add has checked it
 	}
 	b := &Bound{name: l.name, text: l.pattern, pattern: pattern, exact: l.typed, options: l.options, run: l.run}
 	b.options.Use = nil
+	b.shares = l.typed && l.handler == nil
+	if l.handler != nil {
+		b.dispatches = !l.typed
+		b.run = l.handler.bind(session)
+	}
 	if l.batch != nil {
 		b.batch = &batch{options: l.batch.options.filled(), run: l.batch.run}
 		b.run = b.batch.runOne
@@ -69,7 +78,7 @@ func (b *Bound) Matches(eventType string) bool {
 	if b.exact {
 		return eventType == b.text
 	}
-	return b.pattern.Match(eventType)
+	return (!b.dispatches || isDispatch(eventType)) && b.pattern.Match(eventType)
 }
 
 // Run runs the listener for d, on the calling goroutine, and reports how it ended
@@ -85,7 +94,7 @@ func (b *Bound) Matches(eventType string) bool {
 //
 // A batch listener gets d as a batch of one.
 func (b *Bound) Run(ctx context.Context, d *Delivery, shared *Decoded, ended func(error)) {
-	if shared != nil && b.exact { // others are not decoded
+	if shared != nil && b.shares {
 		ctx = context.WithValue(ctx, decodedKey{}, shared)
 	}
 	guard(func() error { return b.run(ctx, d) }, ended)

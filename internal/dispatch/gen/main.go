@@ -1,5 +1,6 @@
 // Command gen writes what follows from the dispatch table: the listener kinds,
-// the names of their events, and the list of kinds that tests go through. Run it with go generate ./internal/dispatch.
+// the names of their events, what AddHandler takes, and the lists of kinds that
+// tests go through. Run it with go generate ./internal/dispatch.
 package main
 
 import (
@@ -34,6 +35,7 @@ func main() {
 // files are the files it writes, by path in the module.
 var files = map[string]func() ([]byte, error){
 	"listener/kinds_gen.go":       kinds,
+	"listener/handlers_gen.go":    handlers,
 	"listener/event/event_gen.go": events,
 	"listener/probes_gen_test.go": probes,
 	"cmd/worker/typed_gen.go":     typed,
@@ -61,6 +63,52 @@ func kinds() ([]byte, error) {
 	return format.Source(b.Bytes())
 }
 
+// discordgoNames are the types that discordgo has for dispatches which it knows
+// under a name that Discord never sends. Its handlers are for these.
+var discordgoNames = map[string]string{
+	"STAGE_INSTANCE_CREATE": "*discordgo.StageInstanceEventCreate",
+	"STAGE_INSTANCE_DELETE": "*discordgo.StageInstanceEventDelete",
+	"STAGE_INSTANCE_UPDATE": "*discordgo.StageInstanceEventUpdate",
+}
+
+func handlers() ([]byte, error) {
+	var b bytes.Buffer
+	b.WriteString(header)
+	b.WriteString("package listener\n\n")
+	fmt.Fprintf(&b, "import (\n\t%s\n\n\t\"%s/listener/discord\"\n)\n\n", discordgo, module)
+	b.WriteString("// typedHandlerFor is handlerFor for handlers of one event.\n")
+	b.WriteString("func typedHandlerFor(f any) *discordgoHandler {\n\tswitch f := f.(type) {\n")
+	both := func(payload, kind string) {
+		fmt.Fprintf(&b, "\tcase func(*discordgo.Session, %s):\n\t\treturn on(%s, f)\n", payload, kind)
+		fmt.Fprintf(&b, "\tcase func(*discordgo.Session, %s) error:\n\t\treturn try(%s, f)\n", payload, kind)
+	}
+	for i := range dispatch.Types {
+		t := &dispatch.Types[i]
+		both(t.Payload, goName(t.Name))
+		if name := discordgoNames[t.Name]; name != "" {
+			both(name, discordgoKind(t))
+		}
+	}
+	b.WriteString("\t}\n\treturn nil\n}\n\n")
+	b.WriteString("// typedStruct returns the payload of a dispatch as a handler of every event gets\n// it, nil if there is no type for it.\n")
+	b.WriteString("func typedStruct(d *Delivery) (any, error) {\n\tswitch d.Type {\n")
+	for i := range dispatch.Types {
+		t := &dispatch.Types[i]
+		kind := goName(t.Name)
+		if discordgoNames[t.Name] != "" {
+			kind = discordgoKind(t)
+		}
+		fmt.Fprintf(&b, "\tcase %q:\n\t\treturn anyStruct(%s, d)\n", t.Name, kind)
+	}
+	b.WriteString("\t}\n\treturn nil, nil\n}\n")
+	return format.Source(b.Bytes())
+}
+
+// discordgoKind returns the kind of a type with discordgo's payload type.
+func discordgoKind(t *dispatch.Type) string {
+	return fmt.Sprintf("Kind[%s, %s](%s)", discordgoNames[t.Name], previous(t, "None"), goName(t.Name))
+}
+
 func events() ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteString(header)
@@ -80,10 +128,19 @@ func probes() ([]byte, error) {
 	var b bytes.Buffer
 	b.WriteString(header)
 	b.WriteString("package listener_test\n\n")
-	fmt.Fprintf(&b, "import \"%s/listener\"\n\n", module)
+	fmt.Fprintf(&b, "import (\n\t%s\n\n\t\"%s/listener\"\n\t\"%s/listener/discord\"\n)\n\n", discordgo, module, module)
 	b.WriteString("var probes = [...]probe{\n")
 	for i := range dispatch.Types {
 		fmt.Fprintf(&b, "\tprobeOf(listener.%s),\n", goName(dispatch.Types[i].Name))
+	}
+	b.WriteString("}\n\nvar handlerProbes = [...]handlerProbe{\n")
+	for i := range dispatch.Types {
+		t := &dispatch.Types[i]
+		for _, payload := range []string{t.Payload, discordgoNames[t.Name]} {
+			if payload != "" {
+				fmt.Fprintf(&b, "\thandlerProbeOf[%s](%q),\n", payload[1:], t.Name)
+			}
+		}
 	}
 	b.WriteString("}\n")
 	return format.Source(b.Bytes())
