@@ -79,6 +79,25 @@ func TestDispatchesArriveAsSent(t *testing.T) {
 	}
 }
 
+func TestOddSequences(t *testing.T) {
+	t.Parallel()
+	s, h := start(t, gatewaytest.Config{}), &recorder{}
+	r := connect(t, s, h, none, nil)
+	h.count(t, 1)
+	for i, sequence := range []string{`"s":2,`, `"s":5,`, `"s":5,`, `"s":4,`, `"s":null,`, ``, `"s":9,`} {
+		_, err := s.SendRaw(0, fmt.Appendf(nil, `{"op":0,%s"t":"TYPING_START","d":%d}`, sequence, i))
+		ok(t, err)
+	}
+	var got []string
+	for _, d := range h.count(t, 8)[1:] {
+		got = append(got, fmt.Sprintf("%d:%s", d.Sequence, d.Data))
+	}
+	if want := "2:0 5:1 5:2 4:3 0:4 0:5 9:6"; strings.Join(got, " ") != want {
+		t.Errorf("got %q, want %q: all of them, as they came", strings.Join(got, " "), want)
+	}
+	poll(t, "sequence 9", func() bool { return r.Status().Sequence == 9 })
+}
+
 func TestNothingLostOverBreaks(t *testing.T) {
 	t.Parallel()
 	breaks := map[string]func(s *gatewaytest.Server) error{
@@ -284,11 +303,11 @@ func TestHeartbeatsCarryTheHandlersSequence(t *testing.T) {
 func TestHeartbeatBeforeReady(t *testing.T) {
 	t.Parallel()
 	s := start(t, gatewaytest.Config{
-		HeartbeatInterval: 20 * time.Millisecond,
+		HeartbeatInterval: 100 * time.Millisecond,
 		Ready:             gatewaytest.Withhold,
 	})
 	h := &recorder{}
-	r := connect(t, s, h, none, func(c *gateway.Config) { c.ReadyTimeout = 400 * time.Millisecond })
+	r := connect(t, s, h, none, func(c *gateway.Config) { c.ReadyTimeout = 2 * time.Second })
 	ok(t, s.WaitReceived(within(t), 1, 5))
 	if st := r.Status(); st.Connected || st.Phase != "greeted" {
 		t.Errorf("status %+v, want greeted", st)
