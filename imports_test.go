@@ -29,6 +29,7 @@ var edges = []struct {
 	{"internal/redisclient", nil},
 	{"internal/redistest", nil},
 	{"internal/admin", nil},
+	{"internal/embedded", nil},
 	{"gateway", []string{"internal/dispatch", "internal/rawjson"}},
 	{"gateway/gatewaytest", []string{"gateway", "internal/dispatch", "internal/rawjson"}},
 	{"cache", []string{"internal/dispatch", "internal/rawjson", "internal/wire"}},
@@ -42,10 +43,10 @@ var edges = []struct {
 		"cache", "forward", "gateway", "listener", "replay",
 		"internal/dispatch", "internal/rawjson", "internal/redisclient", "internal/wire",
 	}},
-	{"internal/program", []string{"config", "forward", "gateway", "internal/admin", "internal/redisclient"}},
+	{"internal/program", []string{"config", "forward", "gateway", "internal/admin", "internal/embedded", "internal/redisclient"}},
 	{".", []string{
 		"cache", "config", "forward", "gateway", "listener", "listener/discord", "listener/event", "replay",
-		"internal/admin", "internal/demo", "internal/dispatch", "internal/program", "internal/rawjson", "internal/redisclient", "internal/wire",
+		"internal/admin", "internal/demo", "internal/dispatch", "internal/embedded", "internal/program", "internal/rawjson", "internal/redisclient", "internal/wire",
 	}},
 	{"internal/demo", []string{
 		".", "cache", "config", "forward", "gateway", "gateway/gatewaytest", "listener", "listener/*", "replay", "internal/*",
@@ -64,7 +65,7 @@ var others = map[string][]string{
 	"github.com/redis/go-redis/v9": {
 		"forward", "replay", "cache", ".", "cmd/*", "cmd/internal/*", "internal/redistest", "internal/redisclient", "internal/program", "internal/demo", "examples/*",
 	},
-	"github.com/alicebob/miniredis/v2": {"internal/demo", "cmd/*"},
+	"github.com/alicebob/miniredis/v2": {"internal/embedded"},
 	"github.com/gorilla/websocket":     {"gateway", "gateway/gatewaytest"},
 	"github.com/spf13/cobra":           {"cmd/*"},
 	"github.com/spf13/viper":           {"config"},
