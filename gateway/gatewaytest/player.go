@@ -98,14 +98,16 @@ func (s *Server) Play(ctx context.Context, r io.Reader, o PlayOptions) (dispatch
 // play sends one dispatch as soon as its shard has a session, and a place in the
 // window.
 func (s *Server) play(ctx context.Context, guild []byte, name string, d []byte, o PlayOptions) error {
+	window := int64(o.Window)
 	for {
 		var change <-chan struct{}
 		var closed bool
 		sequence := s.emit(func() (*session, string, []byte) {
 			sess := s.current[place{shardOf(guild, s.shards), s.shards}]
-			if sess != nil && !s.closed && (o.Rate > 0 || sess.last()-sess.sent < int64(o.Window)) {
+			if sess != nil && !s.closed && (o.Rate > 0 || sess.last()-sess.sent < window) {
 				return sess, name, d
 			}
+			window = int64(max(1, o.Window/2)) // a full window is filled again by halves
 			change, closed = s.changed(), s.closed
 			return nil, "", nil
 		})
