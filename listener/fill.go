@@ -6,8 +6,9 @@ import (
 	"github.com/sluicehq/sluice/listener/discord"
 )
 
-// fillPayload gives what a dispatch nests the guild it belongs to, as discordgo
-// does before it calls handlers: Discord says it once.
+// fillPayload gives what a dispatch nests the guild it belongs to, and synced
+// threads the bot's membership, as discordgo does before it calls handlers:
+// Discord says it once.
 func fillPayload(payload any, guildID string) {
 	switch p := payload.(type) {
 	case *discordgo.Ready:
@@ -25,6 +26,11 @@ func fillPayload(payload any, guildID string) {
 	case *discordgo.ThreadListSync:
 		for _, c := range p.Threads {
 			fillChannel(c, p.GuildID)
+			for _, m := range p.Members {
+				if c != nil && m != nil && m.ID == c.ID {
+					c.Member = m
+				}
+			}
 		}
 	}
 }

@@ -30,10 +30,10 @@ import (
 // As on discordgo a handler is started in the order of events and not waited for
 // (Unordered), BeforeUpdate and BeforeDelete are set where it sets them, and what
 // an update leaves out is taken over from the state before where discordgo's
-// State does it: a member's JoinedAt, a guild's MemberCount, a channel's
-// PermissionOverwrites and ThreadMetadata. What a guild nests is not in the state
-// before: a GuildUpdate has what Discord sent, and BeforeDelete no channels, no
-// members and so on. Other than on discordgo each handler gets a struct of its
+// State does it: a member's JoinedAt, a guild's MemberCount (the last one that
+// Discord sent), a channel's PermissionOverwrites and ThreadMetadata. What a guild
+// nests is not in the state before: a GuildUpdate has what Discord sent, and
+// BeforeDelete no channels, no members and so on. Other than on discordgo each handler gets a struct of its
 // own, which it may change and keep, and a payload that does not decode fails it
 // instead of giving it half a struct; an *discordgo.Event has a nil Struct then.
 //

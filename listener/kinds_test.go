@@ -84,6 +84,11 @@ func nameGuilds(event any) {
 	case *discordgo.ThreadListSync:
 		for _, c := range e.Threads {
 			c.GuildID = e.GuildID
+			for _, m := range e.Members {
+				if m.ID == c.ID {
+					c.Member = m
+				}
+			}
 		}
 	}
 }
@@ -111,32 +116,7 @@ func TestWhatAGuildNestsKnowsItsGuild(t *testing.T) {
 
 func TestSessionIsDecodedWithItsPreviousStates(t *testing.T) {
 	t.Parallel()
-	type key struct {
-		S int64
-		T string
-	}
-	previous := map[key]json.RawMessage{}
-	r := corpus.Expected()
-	defer r.Close()
-	for lines := bufio.NewReader(r); ; {
-		line, err := lines.ReadBytes('\n')
-		if len(bytes.TrimSpace(line)) > 0 {
-			var e struct {
-				key
-				Previous json.RawMessage
-			}
-			if err := json.Unmarshal(line, &e); err != nil {
-				t.Fatal(err)
-			}
-			previous[e.key] = e.Previous
-		}
-		if err != nil {
-			break
-		}
-	}
-	if len(previous) == 0 {
-		t.Fatal("no expected states")
-	}
+	previous := expectedStates(t)
 	listeners := listener.New()
 	var got seen
 	for i := range probes {
@@ -144,7 +124,7 @@ func TestSessionIsDecodedWithItsPreviousStates(t *testing.T) {
 	}
 	var fields dispatch.Fields
 	for _, e := range corpus.SessionEnvelopes() {
-		state := previous[key{e.Seq(), e.Type}]
+		state := previous[stateKey{e.Seq(), e.Type}]
 		if err := fields.Scan(e.Payload); err != nil {
 			t.Fatal(err)
 		}
@@ -170,6 +150,39 @@ func TestSessionIsDecodedWithItsPreviousStates(t *testing.T) {
 			t.Errorf("s=%d %s: discordgo's field for the state before is not Old", e.Seq(), e.Type)
 		}
 	}
+}
+
+type stateKey struct {
+	S int64
+	T string
+}
+
+// expectedStates returns what was known before the recorded session's dispatches.
+func expectedStates(tb testing.TB) map[stateKey]json.RawMessage {
+	tb.Helper()
+	states := map[stateKey]json.RawMessage{}
+	r := corpus.Expected()
+	defer r.Close()
+	for lines := bufio.NewReader(r); ; {
+		line, err := lines.ReadBytes('\n')
+		if len(bytes.TrimSpace(line)) > 0 {
+			var e struct {
+				stateKey
+				Previous json.RawMessage
+			}
+			if err := json.Unmarshal(line, &e); err != nil {
+				tb.Fatal(err)
+			}
+			states[e.stateKey] = e.Previous
+		}
+		if err != nil {
+			break
+		}
+	}
+	if len(states) == 0 {
+		tb.Fatal("no expected states")
+	}
+	return states
 }
 
 func guildOf(previous any) *string {
