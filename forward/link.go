@@ -110,7 +110,7 @@ func (l *link) execute(ctx context.Context, key string, commands [][]any, last [
 
 	pipe := l.conn.Pipeline()
 	pipe.BatchProcess(ctx, cmds...)
-	_, err := pipe.Exec(ctx)
+	pipe.Exec(ctx) // each command has its own error
 
 	var a answer
 	switch execErr := exec.Err(); {
@@ -130,9 +130,8 @@ func (l *link) execute(ctx context.Context, key string, commands [][]any, last [
 		return a
 	}
 	if watch.Err() == nil && read.Err() == nil {
-		if a.next, err = parseGuard(read.Val()); err == nil {
-			a.armed = true
-		}
+		next, err := parseGuard(read.Val())
+		a.next, a.armed = next, err == nil
 	}
 	return a
 }

@@ -52,7 +52,7 @@ func newShard(rdb redis.UniversalClient, gw gateway.Config, cfg Config, cc cache
 		events: patterns, budget: b, intents: gw.Intents, logger: cfg.Logger.With("shard", id),
 	}
 	gw.Shard, gw.Shards = id, cfg.Topology.Shards
-	gw.Logger, gw.Metrics = s.logger, cfg.Metrics
+	gw.Logger, gw.Metrics = cfg.Logger, cfg.Metrics // it names its shard itself
 	if s.gateway, err = gateway.New(gw, s); err != nil {
 		return nil, err
 	}
