@@ -156,6 +156,33 @@ func ExampleListener_With() {
 	// end welcome
 }
 
+func ExampleEvent_Merged() {
+	r := listener.New()
+	r.Add(listener.GuildMemberUpdate.Handle("nicknames", func(_ context.Context, e *event.GuildMemberUpdate) error {
+		member, err := e.Merged()
+		if errors.Is(err, listener.ErrNotKnown) { // not cached before, and only a part was sent
+			return nil
+		} else if err != nil {
+			return err
+		}
+		fmt.Println(e.Old.Nick, "is", member.Nick, "now, and joined in", member.JoinedAt.Year())
+		return nil
+	}))
+	deliver(r, listener.Delivery{
+		Type:     "GUILD_MEMBER_UPDATE",
+		Payload:  json.RawMessage(`{"user":{"id":"2"},"nick":"captain"}`),
+		Previous: json.RawMessage(`{"user":{"id":"2"},"nick":"sailor","joined_at":"2021-05-28T23:30:14Z"}`),
+	})
+	// Output: sailor is captain now, and joined in 2021
+}
+
+func ExampleRetryAfter() {
+	err := listener.RetryAfter(30*time.Second, errors.New("the database is restarting"))
+	delay, _ := listener.RetryDelay(err)
+	fmt.Println(err, delay)
+	// Output: the database is restarting 30s
+}
+
 func ExampleDiscard() {
 	err := listener.Discard(errors.New("the channel is gone"))
 	fmt.Println(err, listener.Discarded(err))

@@ -18,12 +18,13 @@ type probe struct {
 type seen struct {
 	listener.Delivery
 	payload, previous any
+	merged            func() (any, error)
 }
 
 func probeOf[T, P any](k listener.Kind[T, P]) probe {
 	return probe{string(k), func(name string, saw func(seen)) listener.Listener {
 		return k.Handle(name, func(_ context.Context, e *listener.Event[T, P]) error {
-			saw(seen{e.Delivery, e.New, e.Old})
+			saw(seen{e.Delivery, e.New, e.Old, func() (any, error) { return e.Merged() }})
 			return nil
 		})
 	}}
