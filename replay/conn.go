@@ -23,7 +23,7 @@ import (
 //
 // Source: https://redis.io/docs/latest/develop/reference/protocol-spec/
 type conn struct {
-	id    int64  // CLIENT ID
+	id    int64  // CLIENT ID; 0: the server has none
 	addr  string // of the server, for texts
 	net   net.Conn
 	out   []byte // commands not yet written
@@ -65,6 +65,9 @@ func dial(ctx context.Context, opt redis.Options, buffer int) (*conn, error) {
 	c.client = redis.NewClient(&opt)
 	c.pinned = c.client.Conn()
 	id, err := c.pinned.ClientID(ctx).Result()
+	if reply := redis.Error(nil); errors.As(err, &reply) && redis.HasErrorPrefix(err, "ERR unknown") {
+		id, err = 0, nil // the embedded server has none: its reads end by themselves
+	}
 	c.net = link.get()
 	if err != nil {
 		c.close()
@@ -338,10 +341,17 @@ func (c *conn) own() ([]byte, error) {
 }
 
 func (c *conn) copied(n int) ([]byte, error) {
-	var b []byte
-	if n > 0 {
-		b = make([]byte, n)
+	if n > 0 && c.to-c.from < n && n <= len(c.in) {
+		if err := c.need(n); err != nil {
+			return nil, err
+		}
 	}
+	if c.to-c.from >= n {
+		b := append([]byte(nil), c.in[c.from:c.from+n]...) // unlike make it zeroes nothing
+		c.from += n
+		return b[:n:n], c.drop(2)
+	}
+	b := make([]byte, n)
 	have := copy(b, c.in[c.from:c.to])
 	c.from += have
 	if have < n {

@@ -169,6 +169,16 @@ const (
 	skipped                // its key had none: it stays pending and will be wanted again
 	known                  // it is in hand, or skipped, already
 	refused                // the stream is not open
+	crowded                // its key has no place now; ask again soon
+)
+
+// A manner is how an entry is offered.
+type manner uint8
+
+const (
+	firmly    manner = iota // an entry that finds no place is skipped
+	patiently               // or the core says that its key is crowded
+	again                   // it was skipped, and is the first of its key's
 )
 
 // open begins an epoch of a source.
@@ -224,9 +234,8 @@ func (c *core) drop(s *source) {
 	}
 }
 
-// offer gives an entry to the core. again says that it was wanted: it is the
-// first of its key's skipped entries.
-func (c *core) offer(e *entry, again bool) verdict {
+// offer gives an entry to the core.
+func (c *core) offer(e *entry, how manner) verdict {
 	s := e.src
 	if !s.open {
 		return refused
@@ -241,7 +250,7 @@ func (c *core) offer(e *entry, again bool) verdict {
 	switch {
 	case k == nil:
 		k = c.newKey(s, e.keyName)
-	case again:
+	case how == again:
 	case k.skipping() && e.id.compare(k.last) <= 0:
 		return known
 	case k.skipping():
@@ -249,7 +258,10 @@ func (c *core) offer(e *entry, again bool) verdict {
 		return skipped
 	}
 	if k.places >= places {
-		if !again {
+		switch how {
+		case patiently:
+			return crowded
+		case firmly:
 			s.blocked = append(s.blocked, k)
 			k.skip(e)
 		}
@@ -285,13 +297,6 @@ func (c *core) park(s *source, id entryID) {
 func (c *core) pass(s *source, id entryID) {
 	s.known[id] = &entry{src: s, id: id, state: acking}
 	s.unacked++
-}
-
-// full reports whether an entry of the key would find no place because all are
-// taken, not because others were skipped before it.
-func (c *core) full(s *source, key []byte) bool {
-	k := s.keys[string(key)]
-	return k != nil && k.places >= places && !k.skipping()
 }
 
 // revive puts back what drop has taken out of an entry that is running still.

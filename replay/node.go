@@ -33,8 +33,8 @@ type node struct {
 
 const (
 	ackBatch = 1000                 // ids in an XACK
-	ackSoon  = 256                  // acks that do not wait for more
-	ackWait  = 2 * time.Millisecond // how long fewer wait for more
+	ackSoon  = 1000                 // acks that do not wait for more
+	ackWait  = 5 * time.Millisecond // how long fewer wait for more
 	backoff0 = 50 * time.Millisecond
 	backoffN = 2 * time.Second
 )

@@ -214,6 +214,9 @@ func (r *reader) round(ctx context.Context, c *conn) error {
 	if err := r.ensure(c); err != nil {
 		return err
 	}
+	if err := r.survey(c); err != nil {
+		return err
+	}
 	for _, s := range r.active {
 		if s.phase == recovering {
 			if err := r.recover(c, s); err != nil {
@@ -280,6 +283,41 @@ func (r *reader) ensure(c *conn) error {
 		}
 	}
 	return nil
+}
+
+// survey asks of all streams at once whether anything is pending in them: mostly
+// there is not.
+func (r *reader) survey(c *conn) error {
+	asked := r.asked[:0]
+	for _, s := range r.active {
+		if s.phase == recovering {
+			c.command(3, "XPENDING")
+			c.text(s.stream)
+			c.text(r.w.config.Group)
+			asked = append(asked, s)
+		}
+	}
+	r.asked = asked
+	if len(asked) == 0 {
+		return nil
+	}
+	if err := c.flush(ioTimeout); err != nil {
+		return err
+	}
+	var said error
+	for _, s := range asked {
+		total, _, err := readSummary(c, r.w.config.Consumer)
+		switch {
+		case !usable(err):
+			return err
+		case err != nil:
+			s.phase, s.cursor = ensuring, entryID{}
+			said = cmp.Or(said, err)
+		case total == 0:
+			s.phase = following
+		}
+	}
+	return said
 }
 
 // recover takes up what is pending behind the stream's cursor, the worker's own
@@ -435,7 +473,7 @@ func (r *reader) reread(c *conn, s *stream) error {
 		d.mu.Lock()
 		var noPlace map[entryID]bool
 		for _, e := range s.entries {
-			if d.core.offer(e, true) == skipped {
+			if d.core.offer(e, again) == skipped {
 				if noPlace == nil {
 					noPlace = make(map[entryID]bool)
 				}
@@ -605,7 +643,7 @@ func (r *reader) receive(c *conn, f *flight) error {
 	}
 	r.parked.Store(0)
 	for _, s := range f.streams {
-		others, err := readSummary(c, r.w.config.Consumer)
+		_, others, err := readSummary(c, r.w.config.Consumer)
 		if !usable(err) {
 			return err
 		}
@@ -795,14 +833,16 @@ func (r *reader) offer(s *stream) {
 			d.mu.Unlock()
 			return
 		}
-		patient := until.IsZero() || time.Now().Before(until)
+		how := patiently
+		if !until.IsZero() && !time.Now().Before(until) {
+			how = firmly
+		}
 		late := rest[:0]
 		for _, e := range rest {
-			if patient && d.core.full(s.source, e.keyName) {
+			if d.core.offer(e, how) == crowded {
 				late = append(late, e)
 				continue
 			}
-			d.core.offer(e, false)
 			if s.newest.compare(e.id) < 0 {
 				s.newest = e.id
 			}

@@ -271,39 +271,42 @@ func readPending(c *conn, into []pendingEntry) ([]pendingEntry, error) {
 	return into, nil
 }
 
-// readSummary reads what XPENDING answers without a range, and reports whether
-// another consumer than own has pending entries.
-func readSummary(c *conn, own string) (others bool, err error) {
+// readSummary reads what XPENDING answers without a range: how many entries are
+// pending, and whether any of them for another consumer than own.
+func readSummary(c *conn, own string) (total int64, others bool, err error) {
 	parts, err := c.array()
 	if err != nil {
-		return false, err
+		return 0, false, err
 	}
 	if parts != 4 {
-		return false, fmt.Errorf("%w: a summary of %d parts", errReply, parts)
+		return 0, false, fmt.Errorf("%w: a summary of %d parts", errReply, parts)
 	}
-	for range 3 {
+	if total, err = c.want(':'); err != nil {
+		return 0, false, err
+	}
+	for range 2 { // the lowest and the highest id
 		if err := c.skip(); err != nil {
-			return false, err
+			return 0, false, err
 		}
 	}
 	consumers, err := c.array()
 	if err != nil {
-		return false, err
+		return 0, false, err
 	}
 	for range consumers {
 		if parts, err := c.array(); err != nil {
-			return false, err
+			return 0, false, err
 		} else if parts != 2 {
-			return false, fmt.Errorf("%w: a consumer of %d parts", errReply, parts)
+			return 0, false, fmt.Errorf("%w: a consumer of %d parts", errReply, parts)
 		}
 		name, err := c.word()
 		if err != nil {
-			return false, err
+			return 0, false, err
 		}
 		others = others || string(name) != own
 		if err := c.skip(); err != nil {
-			return false, err
+			return 0, false, err
 		}
 	}
-	return others, nil
+	return total, others, nil
 }

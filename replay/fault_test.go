@@ -1,0 +1,376 @@
+package replay_test
+
+import (
+	"context"
+	"runtime"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sluicehq/sluice/internal/redistest"
+	"github.com/sluicehq/sluice/internal/wire"
+	"github.com/sluicehq/sluice/listener"
+	"github.com/sluicehq/sluice/replay"
+)
+
+func TestAStuckGuildHoldsUpNoOther(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, "", 1, 1)
+	stuck, other := d.guild(0, 1), d.guild(0, 2)
+	// More than are in hand, more than are remembered: the rest is found again.
+	const backlog = replay.MaxSkipped + 1500
+	hold := make(chan struct{})
+	release := sync.OnceFunc(func() { close(hold) })
+	defer release()
+	var rec, both recorder
+	r := listener.New()
+	r.Add(listener.Handle("stuck", "#", func(ctx context.Context, e *listener.Delivery) error {
+		if e.GuildID == stuck {
+			<-hold
+		}
+		return rec.listen(ctx, e)
+	}))
+	r.Add(listener.Handle("fast", "#", both.listen))
+	var guilds []string
+	var entries []wire.Entry
+	for range backlog {
+		guilds = append(guilds, stuck)
+		entries = append(entries, d.entry("MESSAGE_CREATE", stuck))
+	}
+	d.put(false, guilds, entries)
+	w := d.run(r, replay.Config{MaxInHand: 64})
+	waitFor(t, "the backlog to be pending", func() bool { return d.pending("workers") == backlog })
+	if err := w.Ready(); err != nil {
+		t.Errorf("Ready = %v while one guild is stuck, want nil", err)
+	}
+	d.post(other)
+	waitFor(t, "the other guild's entry", func() bool { return rec.len() == 1 })
+	if got := rec.all()[0].GuildID; got != other {
+		t.Errorf("delivered guild %s, want %s", got, other)
+	}
+	if n := both.len(); n != replay.Places+1 {
+		t.Errorf("the other listener got %d entries, want the %d in hand and 1", n, replay.Places)
+	}
+	release()
+	waitFor(t, "all acked", func() bool { return d.pending("workers") == 0 })
+	for _, r := range []*recorder{&rec, &both} {
+		last := int64(0)
+		n := 0
+		for _, e := range r.all() {
+			if e.GuildID != stuck {
+				continue
+			}
+			if n++; e.Sequence != last+1 {
+				t.Fatalf("listener %s: sequence %d behind %d", e.Listener, e.Sequence, last)
+			}
+			last = e.Sequence
+		}
+		if n != backlog {
+			t.Errorf("%d entries of the stuck guild delivered, want %d", n, backlog)
+		}
+	}
+}
+
+func TestFullHandStopsReadingAndNamesTheListener(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, "", 1, 1)
+	hold := make(chan struct{})
+	release := sync.OnceFunc(func() { close(hold) })
+	defer release()
+	var n atomic.Int32
+	w := d.run(registry("dawdler", "#", func(context.Context, *listener.Delivery) error {
+		n.Add(1)
+		<-hold
+		return nil
+	}), replay.Config{MaxInHand: 20, Concurrency: 2})
+	for g := range 100 {
+		d.post(d.guild(0, g))
+	}
+	waitFor(t, "not ready", func() bool {
+		err := w.Ready()
+		return err != nil && strings.Contains(err.Error(), `"dawdler"`)
+	})
+	if p := d.pending("workers"); p < 20 || p > 21 {
+		t.Errorf("%d entries are read, want MaxInHand, 20", p)
+	}
+	release()
+	waitFor(t, "ready", func() bool { return n.Load() == 100 && w.Ready() == nil })
+}
+
+func TestEntriesOfALostReadAreDeliveredInOrder(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, "", 1, 1)
+	proxy := redistest.NewProxy(t, d.addr)
+	var rec recorder
+	w := d.runAt(proxy.Addr(), registry("l", "#", rec.listen), replay.Config{Lease: time.Second})
+	waitFor(t, "ready", func() bool { return w.Ready() == nil })
+	guild := d.guild(0, 1)
+	proxy.DropReply([]byte(d.stream(guild, false)+"\r\n$1\r\n>"), 3)
+	for range 20 {
+		d.post(guild)
+		time.Sleep(10 * time.Millisecond)
+	}
+	waitFor(t, "three dropped replies", func() bool { return proxy.Counts().DroppedReplies >= 3 })
+	waitFor(t, "all delivered and acked", func() bool { return rec.len() >= 20 && d.pending("workers") == 0 })
+	for i, e := range rec.all() {
+		if e.Sequence != int64(i+1) {
+			t.Errorf("delivery %d has sequence %d", i+1, e.Sequence)
+		}
+		if e.Attempt != 1 {
+			t.Errorf("sequence %d is attempt %d, want 1: reading is what counts", e.Sequence, e.Attempt)
+		}
+	}
+}
+
+func TestALostAckIsSentAgain(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, "", 1, 1)
+	proxy := redistest.NewProxy(t, d.addr)
+	var rec recorder
+	d.runAt(proxy.Addr(), registry("l", "#", rec.listen), replay.Config{Lease: time.Second})
+	proxy.DropRequest([]byte("XACK"), 2)
+	for range 10 {
+		d.post(d.guild(0, 1))
+	}
+	waitFor(t, "all acked", func() bool { return rec.len() >= 10 && d.pending("workers") == 0 })
+	if n := rec.len(); n != 10 {
+		t.Errorf("%d deliveries, want 10", n)
+	}
+}
+
+// TestFrozenOwnersReadIsTakenOver: the read that a former owner left parked is
+// served before the new owner's.
+func TestFrozenOwnersReadIsTakenOver(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, "", 1, 1)
+	var rec recorder
+	w := d.run(registry("l", "#", rec.listen), replay.Config{Lease: time.Second})
+	waitFor(t, "ready", func() bool { return w.Ready() == nil })
+	guild := d.guild(0, 1)
+	for range 10 {
+		// The other consumer's read takes the first of the two entries, or the one
+		// of a pair that the worker did not.
+		go d.rdb.Do(t.Context(), "XREADGROUP", "GROUP", "workers", "frozen", "COUNT", "1", "BLOCK", "500",
+			"STREAMS", d.stream(guild, false), ">")
+		waitFor(t, "both readers parked", func() bool {
+			return d.rdb.XInfoConsumers(t.Context(), d.stream(guild, false), "workers").Err() == nil
+		})
+		d.put(false, []string{guild, guild, guild}, []wire.Entry{
+			d.entry("MESSAGE_CREATE", guild), d.entry("MESSAGE_CREATE", guild), d.entry("MESSAGE_CREATE", guild),
+		})
+	}
+	waitFor(t, "all delivered and acked", func() bool { return rec.len() >= 30 && d.pending("workers") == 0 })
+	if n := rec.len(); n != 30 {
+		t.Errorf("%d deliveries, want 30", n)
+	}
+}
+
+func TestRedisRestarts(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
+	d := deploy(t, server.Addr(), 1, 4)
+	var rec recorder
+	w := d.run(registry("l", "#", rec.listen), replay.Config{Lease: time.Second})
+	guild := d.guild(0, 1)
+	for i := range 5 {
+		d.post(guild)
+		server.Kill()
+		if i == 2 {
+			waitFor(t, "not ready", func() bool { return w.Ready() != nil })
+		}
+		server.Restart(t)
+	}
+	d.post(guild)
+	waitFor(t, "all acked", func() bool {
+		seen := map[int64]bool{}
+		for _, e := range rec.all() {
+			seen[e.Sequence] = true
+		}
+		return len(seen) == 6 && d.pending("workers") == 0
+	})
+	waitFor(t, "ready", func() bool { return w.Ready() == nil })
+}
+
+func TestListenersThatEndTheirGoroutine(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, "", 1, 1)
+	var rec recorder
+	d.run(registry("l", "#", func(ctx context.Context, e *listener.Delivery) error {
+		if e.Attempt == 1 {
+			runtime.Goexit()
+		}
+		return rec.listen(ctx, e)
+	}), replay.Config{Concurrency: 2, Backoff: time.Millisecond, BackoffMax: time.Millisecond})
+	for range 10 { // more than there are runners
+		d.post(d.guild(0, 1))
+	}
+	waitFor(t, "all delivered", func() bool { return rec.len() == 10 && d.pending("workers") == 0 })
+}
+
+func TestTimeout(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, "", 1, 1)
+	var rec recorder
+	began := time.Now()
+	d.run(registry("l", "#", func(ctx context.Context, e *listener.Delivery) error {
+		if deadline, ok := ctx.Deadline(); !ok || time.Until(deadline) > 50*time.Millisecond {
+			t.Errorf("deadline = %v, %t, want one 50ms ahead", deadline, ok)
+		}
+		if e.Attempt == 1 {
+			<-ctx.Done()
+			return ctx.Err()
+		}
+		return rec.listen(ctx, e)
+	}), replay.Config{ListenerTimeout: 50 * time.Millisecond, Backoff: time.Millisecond, BackoffMax: time.Millisecond})
+	d.post(d.guild(0, 1))
+	waitFor(t, "the second attempt", func() bool { return rec.len() == 1 && d.pending("workers") == 0 })
+	if took := time.Since(began); took < 50*time.Millisecond {
+		t.Errorf("took %v, less than the timeout", took)
+	}
+}
+
+func TestAListenerThatNeverReturnsIsAbandoned(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, "", 1, 1)
+	hold := make(chan struct{})
+	defer close(hold)
+	var rec recorder
+	d.run(registry("l", "#", func(ctx context.Context, e *listener.Delivery) error {
+		if e.Sequence == 1 {
+			<-hold
+		}
+		return rec.listen(ctx, e)
+	}), replay.Config{Concurrency: 1, ListenerTimeout: 10 * time.Millisecond})
+	d.post(d.guild(0, 1))
+	d.post(d.guild(0, 1))
+	waitFor(t, "the entry behind it", func() bool { return rec.len() == 1 })
+	waitFor(t, "one entry pending", func() bool { return d.pending("workers") == 1 })
+}
+
+func TestShutdownLetsListenersEndAndAcks(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, "", 1, 1)
+	begun := make(chan struct{}, 10)
+	goOn := make(chan struct{})
+	var cancelled atomic.Bool
+	w := d.run(registry("l", "#", func(ctx context.Context, e *listener.Delivery) error {
+		begun <- struct{}{}
+		<-goOn
+		cancelled.Store(ctx.Err() != nil)
+		return nil
+	}), replay.Config{})
+	d.post(d.guild(0, 1))
+	d.post(d.guild(0, 1)) // waits behind the first and is not begun any more
+	<-begun
+	stopped := make(chan struct{})
+	go func() { w.stop(); close(stopped) }()
+	waitFor(t, "the lane to be closing", func() bool {
+		return d.rdb.HLen(t.Context(), wire.WorkersKey(d.prefix, "workers")).Val() == 0
+	})
+	select {
+	case <-stopped:
+		t.Fatal("Run returned while a listener runs")
+	default:
+	}
+	close(goOn)
+	<-stopped
+	if cancelled.Load() {
+		t.Error("the listener's context ended within the drain timeout")
+	}
+	if n := len(begun); n != 0 {
+		t.Errorf("%d listeners begun after the end", n)
+	}
+	if p := d.pending("workers"); p != 1 {
+		t.Errorf("%d entries pending, want the one that was not begun", p)
+	}
+}
+
+func TestDrainTimeoutEndsTheContexts(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, "", 1, 1)
+	begun := make(chan struct{})
+	w := d.run(registry("l", "#", func(ctx context.Context, e *listener.Delivery) error {
+		close(begun)
+		<-ctx.Done()
+		return ctx.Err()
+	}), replay.Config{DrainTimeout: 50 * time.Millisecond})
+	d.post(d.guild(0, 1))
+	<-begun
+	w.stop()
+	if p := d.pending("workers"); p != 1 {
+		t.Errorf("%d entries pending, want the one that was cut short", p)
+	}
+}
+
+func TestWaitsForTheTopology(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, "", 1, 1)
+	d.rdb.Del(t.Context(), wire.TopologyKey(d.prefix))
+	var rec recorder
+	w := d.run(registry("l", "#", rec.listen), replay.Config{})
+	waitFor(t, "it to say what it waits for", func() bool {
+		err := w.Ready()
+		return err != nil && strings.Contains(err.Error(), "topology")
+	})
+	d.post(d.guild(0, 1))
+	d.record()
+	waitFor(t, "the entry from before the group", func() bool { return rec.len() == 1 })
+	if err := w.Run(t.Context()); err != replay.ErrStarted {
+		t.Errorf("second Run = %v, want ErrStarted", err)
+	}
+}
+
+func TestUndecodableEntryStaysPendingAndHarmsNoOther(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, "", 1, 1)
+	guild := d.guild(0, 1)
+	stream := d.stream(guild, false)
+	for _, args := range [][]any{
+		{"XADD", stream, "*", "foo", "bar"},
+		append([]any{"XADD", stream, "*"}, (&wire.Entry{Event: "MESSAGE_CREATE", Payload: []byte{0xc1}, Codec: wire.Msgpack}).AppendArgs(nil)...),
+	} {
+		if err := d.rdb.Do(t.Context(), args...).Err(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	d.post(guild)
+	var rec recorder
+	d.run(registry("l", "#", rec.listen), replay.Config{})
+	waitFor(t, "the good entry", func() bool { return rec.len() == 1 })
+	waitFor(t, "the bad ones pending", func() bool { return d.pending("workers") == 2 })
+}
+
+func TestEntriesWithoutAListenerAreAcked(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, "", 1, 1)
+	var rec recorder
+	d.run(registry("l", "MESSAGE_CREATE", rec.listen), replay.Config{Off: []string{"other"}})
+	guild := d.guild(0, 1)
+	d.put(false, []string{guild}, []wire.Entry{d.entry("TYPING_START", guild)})
+	d.post(guild)
+	waitFor(t, "both acked", func() bool { return rec.len() == 1 && d.pending("workers") == 0 })
+}
+
+func TestListenersThatAreOff(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, "", 1, 1)
+	var on, off recorder
+	r := listener.New()
+	r.Add(listener.Handle("on", "#", on.listen), listener.Handle("off", "#", off.listen))
+	old := d.entry("MESSAGE_CREATE", d.guild(0, 1))
+	old.Received -= time.Minute.Milliseconds()
+	var aged recorder
+	r.Add(listener.Handle("aged", "#", aged.listen).With(listener.Options{MaxAge: 30 * time.Second}))
+	d.run(r, replay.Config{Off: []string{"off"}})
+	d.put(false, []string{d.guild(0, 1)}, []wire.Entry{old})
+	d.post(d.guild(0, 1))
+	waitFor(t, "both acked", func() bool { return on.len() == 2 && d.pending("workers") == 0 })
+	if off.len() != 0 {
+		t.Errorf("a listener that is off ran %d times", off.len())
+	}
+	if aged.len() != 1 {
+		t.Errorf("a listener with MaxAge ran %d times, want once, for the fresh entry", aged.len())
+	}
+}
