@@ -36,7 +36,7 @@ var edges = []struct {
 	{"listener", []string{"internal/dispatch", "internal/rawjson", "listener/discord"}},
 	{"listener/discord", []string{"internal/rawjson"}},
 	{"listener/event", []string{"listener", "listener/discord"}},
-	{"listener/listenertest", []string{"internal/dispatch", "internal/rawjson", "listener", "listener/discord"}},
+	{"listener/listenertest", []string{"internal/dispatch", "internal/rawjson", "listener", "listener/discord", "listener/event"}},
 	{"forward", []string{"cache", "gateway", "internal/dispatch", "internal/rawjson", "internal/wire"}},
 	{"replay", []string{"cache", "internal/dispatch", "internal/rawjson", "internal/wire", "listener"}},
 	{"config", []string{
@@ -48,6 +48,7 @@ var edges = []struct {
 		"cache", "config", "forward", "gateway", "listener", "listener/discord", "listener/event", "replay",
 		"internal/admin", "internal/demo", "internal/dispatch", "internal/embedded", "internal/program", "internal/rawjson", "internal/redisclient", "internal/wire",
 	}},
+	{"internal/embedded", nil},
 	{"internal/demo", []string{
 		".", "cache", "config", "forward", "gateway", "gateway/gatewaytest", "listener", "listener/*", "replay", "internal/*",
 	}},

@@ -46,7 +46,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		PersistentPreRun:  func(*cobra.Command, []string) { began = true },
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.AddCommand(simCommand(), tailCommand())
+	root.AddCommand(demoCommand(), simCommand(), tailCommand())
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(stdout)

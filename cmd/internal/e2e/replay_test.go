@@ -101,7 +101,7 @@ func (r *run) pending(t *testing.T) (n int64) {
 		for lane := range r.lanes {
 			for _, key := range []string{keys.Stream(lane), keys.Express(lane)} {
 				groups, err := r.rdb.XInfoGroups(t.Context(), key).Result()
-				if err != nil && !redis.HasErrorPrefix(err, "ERR no such key") {
+				if err != nil && !redis.HasErrorPrefix(err, "no such key") {
 					t.Fatal(err)
 				}
 				for _, g := range groups {
