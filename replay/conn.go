@@ -65,7 +65,7 @@ func dial(ctx context.Context, opt redis.Options, buffer int) (*conn, error) {
 	c.client = redis.NewClient(&opt)
 	c.pinned = c.client.Conn()
 	id, err := c.pinned.ClientID(ctx).Result()
-	if reply := redis.Error(nil); errors.As(err, &reply) && redis.HasErrorPrefix(err, "ERR unknown") {
+	if reply := redis.Error(nil); errors.As(err, &reply) && redis.HasErrorPrefix(err, "unknown ") {
 		id, err = 0, nil // the embedded server has none: its reads end by themselves
 	}
 	c.net = link.get()
