@@ -135,6 +135,29 @@ func ExampleRegistry_AddHandler() {
 	// Output: mira: "tea" was "coffee"
 }
 
+func ExampleRegistry_Use() {
+	named := func(name string) listener.Middleware {
+		return func(next listener.Func) listener.Func {
+			return func(ctx context.Context, d *listener.Delivery) error {
+				fmt.Println(name)
+				return next(ctx, d)
+			}
+		}
+	}
+	r := listener.New()
+	r.Add(listener.Handle("audit", ">", func(context.Context, *listener.Delivery) error {
+		fmt.Println("the listener")
+		return nil
+	}).With(listener.Options{Use: []listener.Middleware{named("its own")}}))
+	r.Use(named("the registry's first"), named("the registry's second"))
+	deliver(r, listener.Delivery{Type: "READY"})
+	// Output:
+	// the registry's first
+	// the registry's second
+	// its own
+	// the listener
+}
+
 func ExampleListener_With() {
 	timed := func(next listener.Func) listener.Func {
 		return func(ctx context.Context, d *listener.Delivery) error {

@@ -326,3 +326,29 @@ func TestHandlerOfABadPayloadIsNotCalled(t *testing.T) {
 		t.Errorf("ended with %v, want a DecodeError for id", err)
 	}
 }
+
+func BenchmarkHandler(b *testing.B) {
+	for _, test := range []struct {
+		name    string
+		handler any
+	}{
+		{"typed", func(*discordgo.Session, *discordgo.MessageCreate) {}},
+		{"Event", func(*discordgo.Session, *discordgo.Event) {}},
+	} {
+		b.Run(test.name, func(b *testing.B) {
+			b.ReportAllocs()
+			r := listener.New()
+			r.SetSession(new(discordgo.Session))
+			r.AddHandler(test.handler)
+			bound := r.All()[0]
+			d := listener.Delivery{Type: "MESSAGE_CREATE", Payload: payload("MESSAGE_CREATE")}
+			for b.Loop() {
+				bound.Run(b.Context(), &d, nil, func(err error) {
+					if err != nil {
+						b.Fatal(err)
+					}
+				})
+			}
+		})
+	}
+}

@@ -16,8 +16,11 @@
 //	)
 //
 // Its name is what its successes and failures are recorded under: it stays the
-// same for as long as the listener does. Package replay runs a registry's
-// listeners; this package knows neither Redis nor sockets.
+// same for as long as the listener does. HandleBatch makes one that takes many
+// events at a time, and Registry.AddHandler takes a discordgo handler as it is.
+//
+// Package replay runs a registry's listeners, package listenertest does in tests;
+// this package knows neither Redis nor sockets.
 package listener
 
 import (
@@ -72,26 +75,39 @@ func Handle(name, pattern string, fn Func) Listener {
 // further run of it.
 type Func func(ctx context.Context, d *Delivery) error
 
-// A Middleware wraps the runs of listeners. What it hands on may be another
-// Delivery: one with another Payload or Previous is decoded on its own.
+// A Middleware wraps the runs of a listener: what it returns is called for every
+// run, retries too, and its error is the run's. It sees the event before it is
+// decoded, and an error of decoding as one of the listener's; it may pass the
+// event by (nil) or make another of its error. Registry.Use and Options.Use say
+// where it goes.
+//
+// It is called once for each listener it wraps, when the registry is taken into
+// use; the Func it returns is called concurrently. What that hands on may be
+// another Delivery: one with another Payload or Previous is decoded on its own.
 type Middleware func(Func) Func
 
 // Options are what a listener may have otherwise than the worker's configuration
 // says. The zero value changes nothing.
 type Options struct {
-	// Timeout ends the context of a run; the run then counts as failed. 0: the
-	// worker's (replay.listener_timeout).
+	// Timeout is when the context of a run ends, counted from its start; the
+	// listener should then return an error soon. One that has not returned 5 s
+	// later is abandoned: its event is given up without another run, since the one
+	// that hangs may yet have its effects. 0: the worker's
+	// (replay.listener_timeout).
 	Timeout time.Duration
-	// MaxAge is how long after its receipt an event is worth a run; an older one
-	// is counted as expired instead. 0: for ever.
+	// MaxAge is how long after the gateway received it an event is worth a run. It
+	// is looked at before each run, retries too; an event that is older is counted
+	// as expired, and the listener has then ended with it: no dead letter. 0: for
+	// ever.
 	MaxAge time.Duration
-	// MaxAttempts is the number of runs after which an event is given up. 0: the
-	// worker's (replay.max_deliveries).
+	// MaxAttempts is the number of runs after which an event is given up. A worker
+	// that dies in a run has used it up. 0: the worker's (replay.max_deliveries).
 	MaxAttempts int
-	// Unordered: events of one key are started in order, but not waited for.
+	// Unordered: events of one guild are started in order, but not waited for, so
+	// they run side by side and overtake one another.
 	Unordered bool
 	// Use wraps the listener, the first outermost, all of them inside the
-	// registry's.
+	// registry's. With adds behind those there are.
 	Use []Middleware
 }
 
