@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+	"github.com/redis/go-redis/v9/maintnotifications"
 
 	"github.com/sluicehq/sluice/internal/wire"
 )
@@ -39,6 +40,8 @@ func dial(ctx context.Context, rdb redis.UniversalClient, key string) (*link, er
 	}
 	options := *from.Options()
 	options.MaxRetries = -1
+	options.Protocol = 2 // nothing is pushed on it that would have to be looked for between replies
+	options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 	options.PoolSize = 1
 	options.MinIdleConns = 0
 	options.ReadBufferSize = max(options.ReadBufferSize, 128<<10)
