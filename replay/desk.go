@@ -91,6 +91,13 @@ func (d *desk) behind(sources []*source) int {
 	return n
 }
 
+// inHand returns how many entries are in hand.
+func (d *desk) inHand() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.core.inHand[express] + d.core.inHand[plain]
+}
+
 // wantRoom is room for a reader that is to be told, if there is none, when there
 // is some again.
 func (d *desk) wantRoom(class class, limit int) int {

@@ -9,6 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/redis/go-redis/v9"
+
 	"github.com/sluicehq/sluice/internal/redistest"
 	"github.com/sluicehq/sluice/internal/wire"
 	"github.com/sluicehq/sluice/listener"
@@ -372,5 +374,40 @@ func TestListenersThatAreOff(t *testing.T) {
 	}
 	if aged.len() != 1 {
 		t.Errorf("a listener with MaxAge ran %d times, want once, for the fresh entry", aged.len())
+	}
+}
+
+func TestCluster(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, "--cluster-enabled", "yes")
+	direct := server.Client(t)
+	slots := make([]int, 16384)
+	for i := range slots {
+		slots[i] = i
+	}
+	if err := direct.ClusterAddSlots(t.Context(), slots...).Err(); err != nil {
+		t.Fatal(err)
+	}
+	waitFor(t, "the cluster", func() bool {
+		return strings.Contains(direct.ClusterInfo(t.Context()).Val(), "cluster_state:ok")
+	})
+	d := deploy(t, server.Addr(), 4, 4)
+	var rec recorder
+	config := replay.Config{Lease: time.Second}
+	client := func() redis.UniversalClient {
+		return redis.NewClusterClient(&redis.ClusterOptions{Addrs: []string{server.Addr()}})
+	}
+	a := d.runWith(client(), registry("l", "#", rec.listen), config)
+	waitFor(t, "ready", func() bool { return a.Ready() == nil })
+	b := d.runWith(client(), registry("l", "#", rec.listen), config)
+	waitFor(t, "both ready", func() bool { return a.Ready() == nil && b.Ready() == nil })
+	for shard := range 4 {
+		for g := range 25 {
+			d.post(d.guild(shard, g))
+		}
+	}
+	waitFor(t, "all acked", func() bool { return rec.len() >= 100 && d.pending("workers") == 0 })
+	if n := rec.len(); n != 100 {
+		t.Errorf("%d deliveries, want 100", n)
 	}
 }

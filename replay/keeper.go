@@ -7,6 +7,7 @@ import (
 	"os"
 	"runtime/debug"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/sluicehq/sluice/internal/wire"
@@ -100,6 +101,7 @@ func (k *keeper) step(ctx context.Context) {
 	if k.met {
 		k.w.missing.Store(int32(max(0, k.target-k.count(owned))))
 	}
+	k.w.metrics.inHand.Set(float64(k.w.desk.inHand()))
 	k.w.metrics.lanes.Set(float64(k.count(owned) + k.count(closing)))
 }
 
@@ -116,7 +118,7 @@ func (k *keeper) count(state laneState) int {
 // meet tells the other workers of this one and works out its share: lanes divided
 // by workers, rounded down, and one more for the first ones.
 func (k *keeper) meet(ctx context.Context) {
-	info := k.info + `,"lanes":` + itoa(k.count(owned)+k.count(closing)) + "}"
+	info := k.info + `,"lanes":` + strconv.Itoa(k.count(owned)+k.count(closing)) + "}"
 	key := wire.WorkersKey(k.w.config.Prefix, k.w.config.Group)
 	live, err := heartbeat.Run(ctx, k.w.control, []string{key}, k.w.id, info, k.w.config.Lease.Milliseconds()).StringSlice()
 	if err != nil {

@@ -151,11 +151,16 @@ func (d *deployment) run(r *listener.Registry, config replay.Config) *running {
 
 func (d *deployment) runAt(addr string, r *listener.Registry, config replay.Config) *running {
 	d.t.Helper()
+	return d.runWith(redis.NewClient(&redis.Options{Addr: addr}), r, config)
+}
+
+// runWith starts a worker with a client, which is closed at the end.
+func (d *deployment) runWith(rdb redis.UniversalClient, r *listener.Registry, config replay.Config) *running {
+	d.t.Helper()
 	config.Prefix = d.prefix
 	if config.Logger == nil {
 		config.Logger = slog.New(slog.NewTextHandler(logTo, nil))
 	}
-	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	w, err := replay.New(rdb, r, config)
 	if err != nil {
 		d.t.Fatal(err)

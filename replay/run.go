@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strconv"
 	"sync"
 	"time"
 
@@ -200,5 +199,3 @@ func (w *Worker) recount(ctx context.Context, e *entry, n int) (pending bool, er
 		e.id.String(), "RETRYCOUNT", n, "JUSTID").Slice()
 	return len(ids) == 1, err
 }
-
-func itoa(n int) string { return strconv.Itoa(n) }
