@@ -58,7 +58,7 @@ const (
 // AddHandler hands to ours.
 func TestHandlersGetWhatDiscordgoGivesThem(t *testing.T) {
 	t.Parallel()
-	session := corpus.SessionEnvelopes()
+	session := sessionEnvelopes()
 	tests := []struct {
 		name       string
 		ready      json.RawMessage
@@ -67,7 +67,7 @@ func TestHandlersGetWhatDiscordgoGivesThem(t *testing.T) {
 		differ     map[int64]string             // by sequence, and why
 	}{
 		{"one of each", payload("READY"), corpus.Dispatches(), nil, map[int64]string{22: stateless, 68: stateless}},
-		{"a session", session[0].Payload, session, expectedStates(t), map[int64]string{
+		{"a session", session[0].Payload, session, expectedStates(), map[int64]string{
 			115: component, 116: direct, 647: merged, 755: merged, 773: archived, 847: joined, 862: component,
 			961: outage, 1044: outage, 1090: outage, 1098: outage, 1188: outage, 1229: outage, 1276: outage,
 			1331: outage, 1433: outage, 1434: outage, 1487: outage,

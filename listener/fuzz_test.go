@@ -16,6 +16,7 @@ func FuzzDecode(f *testing.F) {
 	for _, e := range corpus.Dispatches() {
 		if len(e.Payload) < 8192 {
 			f.Add(uint8(index[e.Type]), []byte(e.Payload), []byte(nil))
+			f.Add(uint8(index[e.Type]), []byte(e.Payload), []byte(e.Payload))
 		}
 	}
 	for _, text := range []string{known, unknown, `{}`, `null`, `[]`, `[` + unknown + `]`} {
@@ -29,8 +30,16 @@ func FuzzDecode(f *testing.F) {
 		if _, ok := errors.AsType[*listener.DecodeError](err); err != nil && !ok {
 			t.Fatalf("%s %q, %q: error %v, want none or a DecodeError", p.name, payload, previous, err)
 		}
-		if err == nil && got.payload == nil {
-			t.Errorf("%s %q: the listener was not called", p.name, payload)
+		if err != nil {
+			return
+		}
+		if got.payload == nil {
+			t.Fatalf("%s %q: the listener was not called", p.name, payload)
+		}
+		_, err = got.merged()
+		_, ok := errors.AsType[*listener.DecodeError](err)
+		if err != nil && !ok && err != listener.ErrRemoved && err != listener.ErrNotKnown && err != listener.ErrNoEntity {
+			t.Fatalf("%s %q, %q: Merged: error %v", p.name, payload, previous, err)
 		}
 	})
 }

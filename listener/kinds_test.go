@@ -1,12 +1,12 @@
 package listener_test
 
 import (
-	"bufio"
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"reflect"
+	"sync"
 	"testing"
 
 	"github.com/bwmarrin/discordgo"
@@ -116,14 +116,14 @@ func TestWhatAGuildNestsKnowsItsGuild(t *testing.T) {
 
 func TestSessionIsDecodedWithItsPreviousStates(t *testing.T) {
 	t.Parallel()
-	previous := expectedStates(t)
+	previous := expectedStates()
 	listeners := listener.New()
 	var got seen
 	for i := range probes {
 		listeners.Add(probes[i].listen(probes[i].name, func(s seen) { got = s }))
 	}
 	var fields dispatch.Fields
-	for _, e := range corpus.SessionEnvelopes() {
+	for _, e := range sessionEnvelopes() {
 		state := previous[stateKey{e.Seq(), e.Type}]
 		if err := fields.Scan(e.Payload); err != nil {
 			t.Fatal(err)
@@ -158,32 +158,26 @@ type stateKey struct {
 }
 
 // expectedStates returns what was known before the recorded session's dispatches.
-func expectedStates(tb testing.TB) map[stateKey]json.RawMessage {
-	tb.Helper()
+var expectedStates = sync.OnceValue(func() map[stateKey]json.RawMessage {
 	states := map[stateKey]json.RawMessage{}
 	r := corpus.Expected()
 	defer r.Close()
-	for lines := bufio.NewReader(r); ; {
-		line, err := lines.ReadBytes('\n')
-		if len(bytes.TrimSpace(line)) > 0 {
-			var e struct {
-				stateKey
-				Previous json.RawMessage
-			}
-			if err := json.Unmarshal(line, &e); err != nil {
-				tb.Fatal(err)
-			}
-			states[e.stateKey] = e.Previous
+	for d := json.NewDecoder(r); ; {
+		var e struct {
+			stateKey
+			Previous json.RawMessage
 		}
-		if err != nil {
-			break
+		if err := d.Decode(&e); errors.Is(err, io.EOF) && len(states) > 0 {
+			return states
+		} else if err != nil {
+			panic(err)
 		}
+		states[e.stateKey] = e.Previous
 	}
-	if len(states) == 0 {
-		tb.Fatal("no expected states")
-	}
-	return states
-}
+})
+
+// sessionEnvelopes returns the recorded session.
+var sessionEnvelopes = sync.OnceValue(corpus.SessionEnvelopes)
 
 func guildOf(previous any) *string {
 	switch p := previous.(type) {

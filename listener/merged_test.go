@@ -11,7 +11,6 @@ import (
 	"github.com/bwmarrin/discordgo"
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/sluicehq/sluice/internal/corpus"
 	"github.com/sluicehq/sluice/internal/dispatch"
 	"github.com/sluicehq/sluice/listener"
 	"github.com/sluicehq/sluice/listener/discord"
@@ -143,7 +142,7 @@ func TestMergedIsTheNextOld(t *testing.T) {
 		kind      dispatch.Kind
 		guild, id string
 	}
-	states := expectedStates(t)
+	states := expectedStates()
 	listeners := listener.New()
 	var got seen
 	for i := range probes {
@@ -152,7 +151,7 @@ func TestMergedIsTheNextOld(t *testing.T) {
 	now := map[entity]any{}
 	compared := map[dispatch.Kind]int{}
 	var fields dispatch.Fields
-	for _, e := range corpus.SessionEnvelopes() {
+	for _, e := range sessionEnvelopes() {
 		d := dispatch.Lookup(e.Type)
 		if err := fields.Scan(e.Payload); err != nil {
 			t.Fatal(err)
