@@ -17,6 +17,7 @@ import (
 
 	"github.com/sluicehq/sluice/config"
 	"github.com/sluicehq/sluice/internal/admin"
+	"github.com/sluicehq/sluice/internal/embedded"
 	"github.com/sluicehq/sluice/internal/redisclient"
 )
 
@@ -37,7 +38,8 @@ type Process struct {
 	Metrics *prometheus.Registry
 	Stdout  io.Writer
 
-	ready atomic.Pointer[func(context.Context) error]
+	ready    atomic.Pointer[func(context.Context) error]
+	embedded *embedded.Server // nil: none; it ends with Run
 }
 
 // SetReady gives the answer to /readyz; until then the process is not ready.
@@ -79,6 +81,10 @@ func Main(ctx context.Context, args []string, stdout, stderr io.Writer, program 
 		if ctx.Err() != nil && errors.Is(err, context.Canceled) {
 			return 0 // stopped while it was starting
 		}
+		if errors.As(err, &usage) { // what only the program itself could tell
+			fmt.Fprintln(stderr, err)
+			return usage.ExitCode()
+		}
 		p.Log.Error("the program ends", "err", err)
 		return 1
 	}
@@ -101,14 +107,20 @@ func (p *Process) serve(ctx context.Context, program Program) error {
 	}
 	group.Go(func() error {
 		defer stop() // it answers until the work is done
+		defer p.closeEmbedded()
 		return program.Run(ctx, p)
 	})
 	return group.Wait()
 }
 
 // Redis returns a client of the configured Redis once it answers and is fit for
-// use. The caller closes it.
+// use. The caller closes it. If the configuration says so, the server is one in
+// the process, which is started by the call and ends behind Run; it is called
+// once.
 func (p *Process) Redis(ctx context.Context) (redis.UniversalClient, error) {
+	if p.Config.Redis.Embedded() {
+		return p.startEmbedded()
+	}
 	rdb, err := redisclient.New(p.Config.Redis.URL)
 	if err != nil {
 		return nil, err
@@ -118,4 +130,20 @@ func (p *Process) Redis(ctx context.Context) (redis.UniversalClient, error) {
 		return nil, err
 	}
 	return rdb, nil
+}
+
+func (p *Process) startEmbedded() (redis.UniversalClient, error) {
+	server, err := embedded.Start(p.Config.Redis.EmbeddedAddr)
+	if err != nil {
+		return nil, fmt.Errorf("redis.embedded_addr: %w", err)
+	}
+	p.embedded = server
+	p.Log.Warn("redis is embedded in this process, for trying out: nothing survives it", "addr", server.Addr())
+	return redisclient.New("redis://" + server.Addr() + "/0")
+}
+
+func (p *Process) closeEmbedded() {
+	if p.embedded != nil {
+		p.embedded.Close()
+	}
 }
