@@ -191,6 +191,11 @@ func work(ctx context.Context, p *program.Process, rdb redis.UniversalClient, se
 	}
 	var workers []*replay.Worker
 	for _, g := range append([]group{{env.group, env.Registry}}, env.groups...) {
+		if env.Session != nil {
+			g.registry.SetSession(env.Session)
+		} else if g.registry.NeedsSession() {
+			return fmt.Errorf("group %q has discordgo handlers, which are called with a session: %w", g.name, p.Config.RequireToken())
+		}
 		settings := p.Config.ReplayConfig()
 		settings.Group, settings.Logger, settings.Metrics = g.name, p.Log, p.Metrics
 		w, err := replay.New(rdb, g.registry, settings)
