@@ -11,39 +11,16 @@ package main
 import (
 	"context"
 	"os"
-	"os/signal"
-	"syscall"
 
-	"github.com/sluicehq/sluice/internal/program"
+	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/listener"
-	"github.com/sluicehq/sluice/replay"
 )
 
 func main() {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once
-	os.Exit(program.Main(ctx, os.Args[1:], os.Stdout, os.Stderr, program.Program{
-		About: "worker prints the dispatches that a gateway forwards.",
-		Run:   run,
-	}))
-}
-
-func run(ctx context.Context, p *program.Process) error {
-	rdb, err := p.Redis(ctx)
-	if err != nil {
-		return err
-	}
-	defer rdb.Close()
-	registry := listener.New()
-	out := &printer{out: p.Stdout}
-	registry.Add(typed(out)...)
-	registry.Add(listener.Handle("notices", "sluice.>", out.notice))
-	settings := p.Config.ReplayConfig()
-	settings.Logger, settings.Metrics = p.Log, p.Metrics
-	worker, err := replay.New(rdb, registry, settings)
-	if err != nil {
-		return err
-	}
-	p.SetReady(func(context.Context) error { return worker.Ready() })
-	return worker.Run(ctx)
+	sluice.Worker(func(_ context.Context, env *sluice.Env) error {
+		out := &printer{out: os.Stdout}
+		env.Add(typed(out)...)
+		env.Add(listener.Handle("notices", "sluice.>", out.notice))
+		return nil
+	})
 }

@@ -77,7 +77,10 @@ func (o *output) String() string {
 func start(t *testing.T, name string, args ...string) *program {
 	t.Helper()
 	p := &program{cmd: exec.Command(filepath.Join(bin, name), args...), ended: make(chan struct{})}
-	p.cmd.Env = append(clean(os.Environ()), "DISCORD_TOKEN="+token)
+	p.cmd.Env = clean(os.Environ())
+	if name != "worker" { // it needs none
+		p.cmd.Env = append(p.cmd.Env, "DISCORD_TOKEN="+token)
+	}
 	p.cmd.Dir = t.TempDir()
 	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
