@@ -30,7 +30,7 @@ func TestPanicsBecomeErrors(t *testing.T) {
 		{"a string", func() { panic("boom") }, "boom", nil},
 		{"an error", func() { panic(fmt.Errorf("wrapped: %w", cause)) }, "wrapped: cause", cause},
 		{"nil", func() { panic(nil) }, "nil", nil},
-		{"a nil map", func() { var m map[string]int; m["a"] = 1 }, "nil map", nil},
+		{"a nil map", func() { store(nil) }, "nil map", nil},
 		{"a nil pointer", func() { var d *listener.Delivery; _ = d.ID }, "nil pointer", nil},
 		{"an error that panics", func() { panic(awkward{}) }, "PANIC=", nil},
 		{"an endless stack", deep(500), "deep", nil},
@@ -59,6 +59,8 @@ func TestPanicsBecomeErrors(t *testing.T) {
 		})
 	}
 }
+
+func store(m map[string]int) { m["a"] = 1 }
 
 func deep(n int) func() {
 	return func() {
