@@ -35,6 +35,7 @@ type builder struct {
 
 	session   short  // of the dispatches being built
 	sessionID string // of the record
+	built     int64  // sequence of the last dispatch built in that session; 0: none
 
 	number  uint64 // of the last batch begun
 	current *batch
@@ -167,6 +168,7 @@ func (b *builder) build(ctx context.Context, dispatches []gateway.Dispatch, flag
 		return err
 	}
 	for i := range dispatches {
+		b.gap(&dispatches[i])
 		if err := b.item(&dispatches[i], &b.changes[i], flags); err != nil {
 			return err
 		}
@@ -275,7 +277,7 @@ func (b *builder) ready(ctx context.Context, d gateway.Dispatch) error {
 	}
 	resumeURL, _ := rawjson.Text(fields.Raw(dispatch.ResumeURL))
 	b.current.session = &newSession{id: d.SessionID, resumeURL: string(resumeURL), at: len(b.current.items) - 1}
-	b.sessionID = d.SessionID
+	b.sessionID, b.built = d.SessionID, d.Sequence
 	return b.settle(ctx)
 }
 
@@ -342,11 +344,33 @@ func (b *builder) sessionLost(d gateway.Dispatch) {
 	if !l.at.IsZero() {
 		notice.Ended = l.at.UnixMilli()
 	}
-	payload, _ := json.Marshal(notice) // strings and numbers
 	b.state.logger.Warn("a session was lost; a notice goes into each lane", "reason", l.reason, slog.Int64("seq", notice.Sequence))
+	b.notify(&d, wire.EventSessionLost, notice)
+}
+
+// gap tells each lane that a session's sequence has jumped: what is between was
+// not received, or could not be read.
+func (b *builder) gap(d *gateway.Dispatch) {
+	if d.Sequence == 0 || d.SessionID != b.sessionID {
+		return // the gateway's own, or a session that has yet to begin
+	}
+	if last := b.built; last != 0 && d.Sequence > last+1 {
+		b.state.metrics.gaps.Inc()
+		b.state.logger.Warn("the sequence has jumped; a notice goes into each lane", "seq", d.Sequence, "last", last)
+		b.notify(d, wire.EventSequenceGap, struct {
+			Last int64 `json:"last"` // the last sequence before the gap
+			Next int64 `json:"next"` // the first behind it
+		}{last, d.Sequence})
+	}
+	b.built = d.Sequence
+}
+
+// notify adds an entry of the gateway's own to each lane, in front of d's.
+func (b *builder) notify(d *gateway.Dispatch, event string, notice any) {
+	payload, _ := json.Marshal(notice) // strings and numbers
 	for _, stream := range b.streams {
 		it := item{from: len(b.current.commands), stream: stream, entry: wire.Entry{
-			Event: wire.EventSessionLost, Payload: payload, Shard: b.keys.ID, Session: b.session.of(d.SessionID),
+			Event: event, Payload: payload, Shard: b.keys.ID, Session: b.session.of(d.SessionID),
 			Received: d.Received, Flags: wire.Synthetic,
 		}}
 		b.appendEntry(&it)

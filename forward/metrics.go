@@ -12,7 +12,7 @@ type metrics struct {
 	dispatches, entries, repeated, unscannable prometheus.Counter
 	commits, refused, recovered                prometheus.Counter
 	slim, shed, jsonFallback                   prometheus.Counter
-	sessionsLost, trimmed, trimPasses          prometheus.Counter
+	sessionsLost, gaps, trimmed, trimPasses    prometheus.Counter
 	stalled, streamEntries, streamBytes        prometheus.Gauge
 	commitSeconds, batchItems                  prometheus.Histogram
 }
@@ -40,6 +40,7 @@ func newMetrics(reg prometheus.Registerer, shard int) *metrics {
 		shed:          counter("shed_total", "Dispatches replaced by a notice because Redis does not take their size."),
 		jsonFallback:  counter("json_fallback_total", "Entries written as JSON because msgpack can't hold a value of theirs."),
 		sessionsLost:  counter("sessions_lost_total", "Sessions that Discord ended or that could not be resumed."),
+		gaps:          counter("sequence_gaps_total", "Jumps of the sequence inside a session."),
 		trimmed:       counter("trimmed_total", "Entries trimmed from the streams."),
 		trimPasses:    counter("trim_passes_total", "Looks at the streams' bounds."),
 		stalled:       gauge("stalled", "1 while commits do not get through."),

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strings"
 	"testing"
 
@@ -167,22 +168,48 @@ func TestRecordKeepsTheOldSession(t *testing.T) {
 	}
 }
 
-// TestRepeated drops what a resume sends again, and keeps what has no sequence.
+// TestRepeated drops what a resume sends again, keeps what has no sequence, and
+// tells each lane of a jump.
 func TestRepeated(t *testing.T) {
 	t.Parallel()
 	rdb, cfg := redistest.Client(t), config(redistest.Prefix(t))
 	typing := func(seq int64) gateway.Dispatch {
 		return dispatch("s", seq, "TYPING_START", `{"channel_id":"1","user_id":"2","timestamp":1}`)
 	}
-	hold(t, rdb, cfg, ready("s"), typing(2), typing(5), typing(5), typing(4), typing(0), typing(9), dispatch("s", 10, "RESUMED", `{"_trace":[]}`))
-	if diff := cmp.Diff([]int64{0, 1, 2, 5, 9, 10}, sequences(entries(t, rdb, cfg.Prefix))); diff != "" {
-		t.Errorf("sequences (-want +got):\n%s", diff)
+	check := func(want []int64, gaps string) {
+		t.Helper()
+		var seqs []int64
+		told := make(map[string]int)
+		all := entries(t, rdb, cfg.Prefix)
+		for _, e := range all {
+			if e.Event == wire.EventSequenceGap {
+				told[string(e.Payload)]++
+				continue
+			}
+			seqs = append(seqs, e.Sequence)
+		}
+		slices.Sort(seqs)
+		if diff := cmp.Diff(want, seqs); diff != "" {
+			t.Errorf("sequences (-want +got):\n%s", diff)
+		}
+		for payload, n := range told {
+			if n != lanes || !strings.Contains(gaps, payload) {
+				t.Errorf("%d notices say %s, want %d of %s", n, payload, lanes, gaps)
+			}
+		}
+		if want := strings.Count(gaps, "last"); len(told) != want {
+			t.Errorf("%d gaps were told, want %d", len(told), want)
+		}
+		inOrder(t, all)
 	}
+	hold(t, rdb, cfg, ready("s"), typing(2), typing(5), typing(5), typing(4), typing(0), typing(9), dispatch("s", 10, "RESUMED", `{"_trace":[]}`))
+	gaps := `{"last":2,"next":5} {"last":5,"next":9}`
+	check([]int64{0, 1, 2, 5, 9, 10}, gaps)
 	// A process that starts anew gets the replay of what is committed already.
 	hold(t, rdb, cfg, typing(9), dispatch("s", 10, "RESUMED", `{}`), typing(11))
-	if diff := cmp.Diff([]int64{0, 1, 2, 5, 9, 10, 11}, sequences(entries(t, rdb, cfg.Prefix))); diff != "" {
-		t.Errorf("sequences after a restart (-want +got):\n%s", diff)
-	}
+	check([]int64{0, 1, 2, 5, 9, 10, 11}, gaps)
+	hold(t, rdb, cfg, typing(13))
+	check([]int64{0, 1, 2, 5, 9, 10, 11, 13}, gaps+` {"last":11,"next":13}`)
 }
 
 // TestIntentsChanged identifies anew: a resumed session keeps its old intents.

@@ -161,7 +161,7 @@ func (s *shard) hold(ctx context.Context, r record) error {
 	builder := &builder{
 		rdb: s.rdb, keys: s.keys, store: s.store, queue: t.queue, state: t.state, write: write,
 		events: events{patterns: s.events}, out: batches, lost: s.takeLoss,
-		streams: streams, express: express, sessionID: r.sessionID,
+		streams: streams, express: express, sessionID: r.sessionID, built: r.sequence,
 	}
 	committer := &committer{rdb: s.rdb, keys: s.keys, state: t.state, items: write, fence: r.fence, commit: r.commit}
 	trimmer := &trimmer{
