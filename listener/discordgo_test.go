@@ -162,7 +162,7 @@ func newComparison(t *testing.T, states map[stateKey]json.RawMessage) *compariso
 		switch {
 		case theirs == nil && !lacking[raw.Type]:
 			t.Errorf("discordgo has no struct for %s", raw.Type)
-		case theirs != nil:
+		case theirs != nil && !reflect.DeepEqual(theirs, ours): // cmp is slow
 			got.diff = cmp.Diff(theirs, ours, notOurs)
 		}
 	})
