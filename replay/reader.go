@@ -18,6 +18,7 @@ const (
 	patience   = 2 * time.Millisecond // how long a read's entries wait for a place
 	fullCheck  = 5 * time.Millisecond
 	retryGroup = time.Second
+	deafBlock  = 100 * time.Millisecond
 )
 
 // A reader reads the open streams of one class on one node. Everything it does
@@ -405,6 +406,9 @@ func (r *reader) park(c *conn, f *flight) (block, left time.Duration) {
 	block = left * 2 / 3
 	if wanted || len(f.streams) < len(r.active) {
 		block = min(block, fullCheck) // there is more to do than to wait
+	}
+	if c.id == 0 { // nobody can end the read early
+		block = min(block, deafBlock)
 	}
 	r.parked.Store(c.id)
 	if r.call.Load() { // a kick that came before can't end the read
