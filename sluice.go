@@ -41,7 +41,8 @@ import (
 // the worker runs; afterwards the registries are closed. The other fields may be
 // used from listeners, by any number of them at once.
 type Env struct {
-	// Registry takes the listeners of the configured group (replay.group).
+	// Registry takes the listeners of the configured group (replay.group). A group
+	// without listeners is not worked for.
 	*listener.Registry
 	// Session is ready for REST calls, with State.User set; it has no gateway
 	// connection. It is nil if no token is configured.
@@ -67,7 +68,8 @@ type group struct {
 // Group returns the registry of another group: it gets every entry as well, and
 // has its own place in the streams, its own retries and its own dead letters.
 // What its listeners do holds up no other group's. The configured group's own
-// name gives the Env's registry.
+// name gives the Env's registry. All processes of a group have the same listeners:
+// each takes a part of the entries, and only its own listeners get them.
 func (e *Env) Group(name string) *listener.Registry {
 	if name == e.group {
 		return e.Registry
@@ -196,6 +198,9 @@ func work(ctx context.Context, p *program.Process, rdb redis.UniversalClient, se
 		} else if g.registry.NeedsSession() {
 			return fmt.Errorf("group %q has discordgo handlers, which are called with a session: %w", g.name, p.Config.RequireToken())
 		}
+		if len(g.registry.All()) == 0 {
+			continue // a worker would take the group's entries and acknowledge them unheard
+		}
 		settings := p.Config.ReplayConfig()
 		settings.Group, settings.Logger, settings.Metrics = g.name, p.Log, p.Metrics
 		w, err := replay.New(rdb, g.registry, settings)
@@ -203,6 +208,9 @@ func work(ctx context.Context, p *program.Process, rdb redis.UniversalClient, se
 			return fmt.Errorf("group %q: %w", g.name, err)
 		}
 		workers = append(workers, w)
+	}
+	if len(workers) == 0 {
+		return errors.New("setup has added no listener")
 	}
 	started(workers)
 	running, ctx := errgroup.WithContext(ctx)
