@@ -48,12 +48,12 @@ var edges = []struct {
 		"cache", "config", "forward", "gateway", "listener", "listener/discord", "listener/event", "replay",
 		"internal/admin", "internal/demo", "internal/dispatch", "internal/embedded", "internal/program", "internal/rawjson", "internal/redisclient", "internal/wire",
 	}},
-	{"internal/embedded", nil},
 	{"internal/demo", []string{
 		".", "cache", "config", "forward", "gateway", "gateway/gatewaytest", "listener", "listener/*", "replay", "internal/*",
 	}},
 	{"cmd/*", []string{"*", "*/*", "*/*/*", "."}},
 	{"cmd/internal/*", []string{"*", "*/*", "*/*/*", "."}},
+	{"examples", nil},
 	{"examples/*", []string{".", "cache", "config", "forward", "gateway", "gateway/gatewaytest", "listener", "listener/*", "replay"}},
 }
 
