@@ -283,3 +283,12 @@ func expected(t *testing.T) map[string][]json.RawMessage {
 	}
 	return byPayload
 }
+
+func contains(p *program, text string) bool { return strings.Contains(p.output.String(), text) }
+
+func unmarshal(t *testing.T, text []byte, v any) {
+	t.Helper()
+	if err := json.Unmarshal(text, v); err != nil {
+		t.Errorf("%.200q: %v", text, err)
+	}
+}
