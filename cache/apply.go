@@ -1,6 +1,8 @@
 package cache
 
 import (
+	"strconv"
+
 	"github.com/sluicehq/sluice/internal/dispatch"
 	"github.com/sluicehq/sluice/internal/rawjson"
 )
@@ -66,7 +68,7 @@ func (s *Store) Apply(c *Change, w Writer) error {
 		return s.mergeList(c, dispatch.Presence, f.Raw(dispatch.PresenceList), w)
 	case dispatch.ReplaceList:
 		if col := s.children(rule.Kind, f.ID(dispatch.GuildID)); col != nil {
-			w.Command("UNLINK", col.key)
+			write(w, "UNLINK", col.key)
 			s.mem.clear(col)
 			s.putAll(c, rule.Kind, f.Raw(rule.Object), w)
 		}
@@ -99,13 +101,13 @@ func (s *Store) own(c *Change, value []byte) []byte {
 func (s *Store) put(col *collection, id, value []byte, w Writer) {
 	if col.bucket.channel != "" {
 		e := s.mem.set(col, id, value, s.latest+s.cfg.MessageAge.Milliseconds())
-		w.Command("HSET", col.key, e.id, value)
+		hsetOne(w, col.key, e.id, value)
 		s.keepBucket(col, w)
 		s.touch(col.bucket)
 		return
 	}
 	e := s.mem.set(col, id, value, 0)
-	w.Command("HSET", col.key, e.id, value)
+	hsetOne(w, col.key, e.id, value)
 }
 
 // keepBucket sets the expiry of a message bucket that is being written to, and
@@ -117,13 +119,13 @@ func (s *Store) keepBucket(col *collection, w Writer) {
 		return
 	}
 	col.expirySet = s.latest
-	w.Command("PEXPIRE", col.key, age)
+	write(w, "PEXPIRE", col.key, itoa(age))
 	if until := s.latest + age; col.indexed < until {
 		col.indexed = until + age/4 + 1000
 		index := s.keys.Cache("buckets:" + col.in.id)
-		w.Command("ZADD", index, col.indexed, col.bucket.member())
-		w.Command("ZREMRANGEBYSCORE", index, "-inf", s.latest)
-		w.Command("PEXPIRE", index, 2*age+2000)
+		write(w, "ZADD", index, itoa(col.indexed), col.bucket.member())
+		write(w, "ZREMRANGEBYSCORE", index, "-inf", itoa(s.latest))
+		write(w, "PEXPIRE", index, itoa(2*age+2000))
 	}
 }
 
@@ -155,7 +157,7 @@ func (s *Store) merge(c *Change, w Writer) error {
 		value = s.own(c, value)
 	}
 	e := s.mem.set(col, id, value, s.entryExpiry(col))
-	w.Command("HSET", col.key, e.id, value)
+	hsetOne(w, col.key, e.id, value)
 	if col.bucket.channel != "" {
 		s.keepBucket(col, w)
 	}
@@ -210,7 +212,7 @@ func (s *Store) remove(c *Change, w Writer) error {
 // drop deletes one object.
 func (s *Store) drop(col *collection, id []byte, w Writer) {
 	e := s.mem.set(col, id, nil, s.entryExpiry(col))
-	w.Command("HDEL", col.key, e.id)
+	write(w, "HDEL", col.key, e.id)
 }
 
 // removeChannel takes a channel's threads and messages along.
@@ -223,18 +225,18 @@ func (s *Store) removeChannel(c *Change, id, guild []byte, w Writer) error {
 		if threads.whole == nil {
 			return ErrNotRead
 		}
-		args := []any{"HDEL", threads.key}
+		args := []string{threads.key}
 		for _, e := range threads.entries {
 			if e.value != nil && string(rawjson.ID(rawjson.Get(e.value, "parent_id"))) == string(id) {
 				gone[e.id] = true
 				args = append(args, e.id)
 			}
 		}
-		for _, thread := range args[2:] {
-			s.mem.set(threads, []byte(thread.(string)), nil, 0)
+		for _, thread := range args[1:] {
+			s.mem.set(threads, []byte(thread), nil, 0)
 		}
-		if len(args) > 2 {
-			w.Command(args...)
+		if len(args) > 1 {
+			write(w, "HDEL", args...)
 		}
 	}
 	s.dropMessages(c, func(channel string) bool { return gone[channel] }, w)
@@ -253,8 +255,8 @@ func (s *Store) dropMessages(c *Change, match func(channel string) bool, w Write
 			s.bucket(in, b)
 		}
 	}
-	unlink := []any{"UNLINK"}
-	forget := []any{"ZREM", s.keys.Cache("buckets:" + in.id)}
+	var unlink []string
+	forget := []string{s.keys.Cache("buckets:" + in.id)}
 	for b, col := range in.messages {
 		if match(b.channel) {
 			s.mem.clear(col)
@@ -263,9 +265,9 @@ func (s *Store) dropMessages(c *Change, match func(channel string) bool, w Write
 			forget = append(forget, b.member())
 		}
 	}
-	if len(unlink) > 1 {
-		w.Command(unlink...)
-		w.Command(forget...)
+	if len(unlink) > 0 {
+		write(w, "UNLINK", unlink...)
+		write(w, "ZREM", forget...)
 	}
 	s.mem.releaseScope(in)
 }
@@ -338,24 +340,49 @@ func (s *Store) putAll(c *Change, kind dispatch.Kind, list []byte, w Writer) {
 }
 
 // hset gathers the fields of one hash into few commands.
-type hset struct{ args []any }
+type hset struct {
+	key    string
+	ids    []string
+	values [][]byte
+}
 
 func (h *hset) add(key, id string, value []byte, w Writer) {
-	if len(h.args) == 0 {
-		h.args = append(h.args, "HSET", key)
-	}
-	h.args = append(h.args, id, value)
-	if len(h.args) >= 2+2*maxFields {
+	h.key = key
+	h.ids, h.values = append(h.ids, id), append(h.values, value)
+	if len(h.ids) >= maxFields {
 		h.flush(w)
 	}
 }
 
 func (h *hset) flush(w Writer) {
-	if len(h.args) > 0 {
-		w.Command(h.args...)
-		h.args = nil
+	if len(h.ids) == 0 {
+		return
+	}
+	w.Command("HSET", 1+2*len(h.ids))
+	w.Text(h.key)
+	for i, id := range h.ids {
+		w.Text(id)
+		w.Bytes(h.values[i])
+	}
+	h.ids, h.values = h.ids[:0], h.values[:0]
+}
+
+func hsetOne(w Writer, key, id string, value []byte) {
+	w.Command("HSET", 3)
+	w.Text(key)
+	w.Text(id)
+	w.Bytes(value)
+}
+
+// write hands out a command of texts.
+func write(w Writer, name string, args ...string) {
+	w.Command(name, len(args))
+	for _, arg := range args {
+		w.Text(arg)
 	}
 }
+
+func itoa(n int64) string { return strconv.FormatInt(n, 10) }
 
 func (s *Store) ready(c *Change, w Writer) {
 	if user := c.fields.Raw(dispatch.UserObject); rawjson.IsObject(user) {
@@ -365,8 +392,8 @@ func (s *Store) ready(c *Change, w Writer) {
 	}
 	key := s.keys.Cache("unavailable")
 	clear(s.unavailable)
-	w.Command("DEL", key)
-	args := []any{"SADD", key}
+	write(w, "DEL", key)
+	args := []string{key}
 	var a rawjson.Array
 	for a.Reset(c.fields.Raw(dispatch.GuildList)); a.Next(); {
 		if id := rawjson.ID(rawjson.Get(a.Value, "id")); id != nil {
@@ -374,8 +401,8 @@ func (s *Store) ready(c *Change, w Writer) {
 			args = append(args, string(id))
 		}
 	}
-	if len(args) > 2 {
-		w.Command(args...)
+	if len(args) > 1 {
+		write(w, "SADD", args...)
 	}
 }
 
@@ -395,12 +422,12 @@ func (s *Store) guildCreate(c *Change, w Writer) {
 	c.Sync = announced
 	if announced {
 		delete(s.unavailable, string(id))
-		w.Command("SREM", s.keys.Cache("unavailable"), string(id))
+		write(w, "SREM", s.keys.Cache("unavailable"), string(id))
 	}
 
 	var lists [len(guildLists)][]byte
 	var o rawjson.Object
-	unlink := []any{"UNLINK"}
+	var unlink []string
 	for o.Reset(c.payload); o.Next(); {
 		for i := range guildLists {
 			if rawjson.KeyIs(o.Key, guildLists[i].name) && len(o.Value) > 0 && o.Value[0] == '[' {
@@ -417,8 +444,8 @@ func (s *Store) guildCreate(c *Change, w Writer) {
 			s.mem.clear(col)
 		}
 	}
-	if len(unlink) > 1 {
-		w.Command(unlink...)
+	if len(unlink) > 0 {
+		write(w, "UNLINK", unlink...)
 	}
 	if col := s.global(dispatch.Guild); col != nil {
 		s.put(col, id, withoutNested(c.payload), w)
@@ -440,7 +467,7 @@ func (s *Store) putGuildList(c *Change, kind dispatch.Kind, guild, list []byte, 
 func (s *Store) setUnavailable(id []byte, w Writer) {
 	if _, is := s.unavailable[string(id)]; !is {
 		s.unavailable[string(id)] = struct{}{}
-		w.Command("SADD", s.keys.Cache("unavailable"), string(id))
+		write(w, "SADD", s.keys.Cache("unavailable"), string(id))
 	}
 }
 
@@ -469,10 +496,10 @@ func (s *Store) guildDelete(c *Change, w Writer) error {
 	}
 	if _, is := s.unavailable[string(id)]; is {
 		delete(s.unavailable, string(id))
-		w.Command("SREM", s.keys.Cache("unavailable"), string(id))
+		write(w, "SREM", s.keys.Cache("unavailable"), string(id))
 	}
 	s.dropMessages(c, func(string) bool { return true }, w)
-	unlink := []any{"UNLINK", s.keys.Cache("buckets:" + string(id))}
+	unlink := []string{s.keys.Cache("buckets:" + string(id))}
 	for _, kind := range kinds {
 		switch kind {
 		case dispatch.Guild, dispatch.Emojis, dispatch.Stickers, dispatch.User, dispatch.Message:
@@ -484,6 +511,6 @@ func (s *Store) guildDelete(c *Change, w Writer) error {
 			s.mem.clear(col)
 		}
 	}
-	w.Command(unlink...)
+	write(w, "UNLINK", unlink...)
 	return nil
 }

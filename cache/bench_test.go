@@ -11,7 +11,9 @@ import (
 // discard takes commands and forgets them.
 type discard struct{ n int }
 
-func (d *discard) Command(args ...any) { d.n++ }
+func (d *discard) Command(string, int) { d.n++ }
+func (d *discard) Text(string)         {}
+func (d *discard) Bytes([]byte)        {}
 
 // BenchmarkApply scans, looks up and applies one dispatch whose previous state is
 // in memory.

@@ -94,9 +94,14 @@ func (c Config) validate() (Config, error) {
 	return c, errors.Join(errs...)
 }
 
-// A Writer takes the Redis commands of a dispatch, in order. It owns args.
+// A Writer takes the Redis commands of a dispatch, in order. What it is given
+// does not change until the batch is confirmed.
 type Writer interface {
-	Command(args ...any)
+	// Command begins a command with n arguments, its name not counted.
+	Command(name string, n int)
+	// Text and Bytes give the next argument.
+	Text(arg string)
+	Bytes(arg []byte)
 }
 
 // ErrNotRead is returned by Apply for a change whose entities Prefetch has not

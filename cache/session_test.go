@@ -19,7 +19,14 @@ func TestMain(m *testing.M) { redistest.Main(m) }
 // commands gathers what a store wants written.
 type commands [][]any
 
-func (c *commands) Command(args ...any) { *c = append(*c, args) }
+func (c *commands) Command(name string, _ int) { *c = append(*c, []any{name}) }
+func (c *commands) Text(arg string)            { c.add(arg) }
+func (c *commands) Bytes(arg []byte)           { c.add(arg) }
+
+func (c *commands) add(arg any) {
+	last := &(*c)[len(*c)-1]
+	*last = append(*last, arg)
+}
 
 func (c *commands) exec(t testing.TB, rdb redis.Cmdable) {
 	t.Helper()

@@ -29,6 +29,7 @@ type builder struct {
 	write  entries
 	events events
 	out    chan<- *batch
+	stock  stock
 	lost   func() loss // what is known of the end of the session before
 
 	streams, express []string // keys by lane
@@ -138,7 +139,7 @@ func (b *builder) add(ctx context.Context, dispatches []gateway.Dispatch) error 
 func (b *builder) begin() {
 	if b.current == nil {
 		b.number++
-		b.current = &batch{number: b.number}
+		b.current = b.stock.take(b.number)
 		b.store.Begin(b.number)
 	}
 }
@@ -148,7 +149,7 @@ func (b *builder) begin() {
 func (b *builder) build(ctx context.Context, dispatches []gateway.Dispatch, flags wire.Flags) error {
 	b.begin()
 	b.current.items = slices.Grow(b.current.items, len(dispatches))
-	b.current.commands = slices.Grow(b.current.commands, 2*len(dispatches))
+	b.current.starts = slices.Grow(b.current.starts, 2*len(dispatches))
 	if cap(b.changes) < len(dispatches) {
 		b.changes = make([]cache.Change, len(dispatches))
 	}
@@ -179,7 +180,7 @@ func (b *builder) build(ctx context.Context, dispatches []gateway.Dispatch, flag
 
 // item adds one dispatch to the current batch.
 func (b *builder) item(d *gateway.Dispatch, c *cache.Change, flags wire.Flags) error {
-	it := item{from: len(b.current.commands), xadd: -1, sequence: d.Sequence}
+	it := item{from: b.current.len(), xadd: -1, sequence: d.Sequence}
 	if err := b.store.Apply(c, b.current); err != nil {
 		return fmt.Errorf("%s, sequence %d: %w", d.Type, d.Sequence, err)
 	}
@@ -210,7 +211,7 @@ func (b *builder) item(d *gateway.Dispatch, c *cache.Change, flags wire.Flags) e
 		}
 		b.appendEntry(&it)
 	}
-	it.to = len(b.current.commands)
+	it.to = b.current.len()
 	b.current.bytes += len(d.Data) + len(c.State)
 	b.current.items = append(b.current.items, it)
 	return nil
@@ -218,8 +219,8 @@ func (b *builder) item(d *gateway.Dispatch, c *cache.Change, flags wire.Flags) e
 
 // appendEntry adds the command that appends an item's entry.
 func (b *builder) appendEntry(it *item) {
-	it.xadd = len(b.current.commands) - it.from
-	b.current.Command(b.write.append(it.stream, &it.entry)...)
+	it.xadd = b.current.len() - it.from
+	b.write.append(&b.current.block, it.stream, &it.entry)
 	b.state.metrics.entries.Inc()
 }
 
@@ -369,12 +370,12 @@ func (b *builder) gap(d *gateway.Dispatch) {
 func (b *builder) notify(d *gateway.Dispatch, event string, notice any) {
 	payload, _ := json.Marshal(notice) // strings and numbers
 	for _, stream := range b.streams {
-		it := item{from: len(b.current.commands), stream: stream, entry: wire.Entry{
+		it := item{from: b.current.len(), stream: stream, entry: wire.Entry{
 			Event: event, Payload: payload, Shard: b.keys.ID, Session: b.session.of(d.SessionID),
 			Received: d.Received, Flags: wire.Synthetic,
 		}}
 		b.appendEntry(&it)
-		it.to = len(b.current.commands)
+		it.to = b.current.len()
 		b.current.items = append(b.current.items, it)
 	}
 }

@@ -4,10 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
+	"strconv"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
+	"github.com/sluicehq/sluice/internal/resp"
 	"github.com/sluicehq/sluice/internal/wire"
 )
 
@@ -23,6 +27,7 @@ type committer struct {
 	keys  wire.Shard
 	state *state
 	items entries // builds entries anew when one must shrink
+	stock stock   // gets the batches that are confirmed
 
 	fence  string
 	commit int64
@@ -39,6 +44,7 @@ func (c *committer) run(ctx context.Context, in <-chan *batch) error {
 			return err
 		}
 		c.state.confirmed(b, time.Since(begun))
+		c.stock.put(b)
 	}
 	return nil
 }
@@ -47,10 +53,7 @@ func (c *committer) run(ctx context.Context, in <-chan *batch) error {
 // commit goes item by item; a single item it will not take shrinks.
 func (c *committer) commitItems(ctx context.Context, b *batch, from, to int) error {
 	for {
-		commands := b.commands[b.items[from].from:b.items[to-1].to]
-		if to-from == 1 && b.items[from].commands != nil {
-			commands = b.items[from].commands
-		}
+		commands := b.commands(from, to)
 		err := c.write(ctx, commands, recordUpdate{
 			sequence: sequenceOf(b.items[from:to]),
 			session:  b.sessionIn(from, to),
@@ -78,22 +81,22 @@ type recordUpdate struct {
 	intents  int
 }
 
-// args returns the record's update as a command.
-func (u recordUpdate) args(key string, commit int64, now time.Time) []any {
-	args := []any{"HSET", key, wire.SessionCommit, commit}
+// command returns the record's update as a command.
+func (u recordUpdate) command(key string, commit int64, now time.Time) []byte {
+	words := []string{"HSET", key, wire.SessionCommit, strconv.FormatInt(commit, 10)}
 	if u.sequence != 0 {
-		args = append(args, wire.SessionSequence, u.sequence, wire.SessionSaved, now.UnixMilli())
+		words = append(words, wire.SessionSequence, strconv.FormatInt(u.sequence, 10), wire.SessionSaved, strconv.FormatInt(now.UnixMilli(), 10))
 	}
 	if u.session != nil {
-		args = append(args, wire.SessionID, u.session.id, wire.SessionResumeURL, u.session.resumeURL, wire.SessionIntents, u.intents)
+		words = append(words, wire.SessionID, u.session.id, wire.SessionResumeURL, u.session.resumeURL, wire.SessionIntents, strconv.Itoa(u.intents))
 	}
-	return args
+	return resp.AppendWords(nil, words...)
 }
 
 // write commits commands and the record's update, however long it takes. A
 // command that fails inside EXEC goes first in the next commit, until it passes:
 // the others stand, and what comes after it must not overtake it.
-func (c *committer) write(ctx context.Context, commands [][]any, update recordUpdate) error {
+func (c *committer) write(ctx context.Context, commands part, update recordUpdate) error {
 	failed, err := c.transact(ctx, commands, update)
 	var wait backoff
 	for err == nil && len(failed) > 0 {
@@ -101,11 +104,11 @@ func (c *committer) write(ctx context.Context, commands [][]any, update recordUp
 		if err := wait.wait(ctx); err != nil {
 			return err
 		}
-		again := make([][]any, len(failed))
+		var again block
 		for i := range failed {
-			again[i] = failed[i].args
+			again.add(failed[i].command)
 		}
-		failed, err = c.transact(ctx, again, recordUpdate{})
+		failed, err = c.transact(ctx, again.part(0, again.len()), recordUpdate{})
 	}
 	if err == nil {
 		c.state.flows()
@@ -113,22 +116,16 @@ func (c *committer) write(ctx context.Context, commands [][]any, update recordUp
 	return err
 }
 
-// A failure is a command that failed inside EXEC.
-type failure struct {
-	args []any
-	err  error
-}
-
 // transact commits exactly once. It returns the commands that failed inside an
 // executed transaction.
-func (c *committer) transact(ctx context.Context, commands [][]any, update recordUpdate) ([]failure, error) {
+func (c *committer) transact(ctx context.Context, commands part, update recordUpdate) ([]failure, error) {
 	var (
 		wait backoff
 		cuts int
 		sent bool // an attempt's outcome is not known
 		cut  bool // and it ended with the connection
 	)
-	last := update.args(c.keys.Session(), c.commit+1, time.Now())
+	last := update.command(c.keys.Session(), c.commit+1, time.Now())
 	for {
 		if c.link == nil {
 			executed, err := c.connect(ctx, sent)
@@ -146,12 +143,12 @@ func (c *committer) transact(ctx context.Context, commands [][]any, update recor
 			}
 			sent = false
 		}
-		a := c.link.execute(ctx, c.keys.Session(), commands, last)
+		a := c.link.execute(ctx, commands, last)
 		switch {
 		case a.err != nil:
 			c.disconnect()
 			sent, cut = true, !isReply(a.err)
-			c.state.stall(fmt.Errorf("commit of %d commands: %w", len(commands), a.err))
+			c.state.stall(fmt.Errorf("commit of %d commands: %w", commands.len(), a.err))
 			if err := wait.wait(ctx); err != nil {
 				return nil, err
 			}
@@ -169,18 +166,9 @@ func (c *committer) transact(ctx context.Context, commands [][]any, update recor
 			if !a.armed || a.next != (guard{fence: c.fence, commit: c.commit}) {
 				c.disconnect() // the next commit finds out why
 			}
-			return failures(commands, a.results), nil
+			return a.failed, nil
 		}
 	}
-}
-
-func failures(commands [][]any, results []any) (failed []failure) {
-	for i, result := range results {
-		if err, ok := result.(error); ok && i < len(commands) {
-			failed = append(failed, failure{args: commands[i], err: err})
-		}
-	}
-	return failed
 }
 
 // connect makes the link, waits for as long as Redis does not answer, and
@@ -228,32 +216,26 @@ func (c *committer) judge(g guard, sent bool) (executed bool, err error) {
 
 // inspect finds the commands that failed in a transaction whose reply was lost:
 // those that append to what is no stream.
-func (c *committer) inspect(ctx context.Context, commands [][]any) ([]failure, error) {
+func (c *committer) inspect(ctx context.Context, commands part) ([]failure, error) {
 	c.state.metrics.recovered.Inc()
-	keys := make(map[any]struct{})
-	for _, args := range commands {
-		if args[0] == "XADD" {
-			keys[args[1]] = struct{}{}
+	appends := make(map[string][][]byte) // by key
+	for i := range commands.len() {
+		if words := commands.words(i); string(words[0]) == "XADD" {
+			key := string(words[1])
+			appends[key] = append(appends[key], commands.command(i))
 		}
 	}
-	if len(keys) == 0 {
-		return nil, nil
-	}
-	for {
-		pipe := c.link.conn.Pipeline()
-		types := make(map[any]*redis.StatusCmd, len(keys))
-		for key := range keys {
-			types[key] = pipe.Type(ctx, key.(string))
-		}
-		_, err := pipe.Exec(ctx)
+	keys := slices.Sorted(maps.Keys(appends))
+	for len(keys) > 0 {
+		kinds, err := c.link.types(ctx, keys)
 		if err == nil {
 			var failed []failure
-			for _, args := range commands {
-				if args[0] != "XADD" {
+			for i, kind := range kinds {
+				if kind == "stream" || kind == "none" {
 					continue
 				}
-				if kind := types[args[1]].Val(); kind != "stream" && kind != "none" {
-					failed = append(failed, failure{args: args, err: &typeError{key: args[1].(string), kind: kind}})
+				for _, command := range appends[keys[i]] {
+					failed = append(failed, failure{command: command, err: &typeError{key: keys[i], kind: kind}})
 				}
 			}
 			return failed, nil
@@ -263,6 +245,7 @@ func (c *committer) inspect(ctx context.Context, commands [][]any) ([]failure, e
 			return nil, err
 		}
 	}
+	return nil, nil
 }
 
 // A typeError names a key that should be a stream.

@@ -2,6 +2,7 @@ package forward
 
 import (
 	"encoding/json"
+	"slices"
 
 	"github.com/sluicehq/sluice/internal/rawjson"
 	"github.com/sluicehq/sluice/internal/wire"
@@ -19,11 +20,10 @@ type entries struct {
 	state      *state
 }
 
-// append returns the command that appends an entry to a stream, in the codec
-// that is configured and can hold it.
-func (w *entries) append(stream string, e *wire.Entry) []any {
-	out := new(wire.Entry) // the command points into it
-	*out = *e
+// append adds the command that appends an entry to a stream, in the codec that
+// is configured and can hold it.
+func (w *entries) append(to *block, stream string, e *wire.Entry) {
+	out := *e
 	out.Codec = wire.JSON
 	if w.codec == wire.Msgpack {
 		payload, errPayload := transcode(e.Payload)
@@ -34,8 +34,10 @@ func (w *entries) append(stream string, e *wire.Entry) []any {
 			w.state.metrics.jsonFallback.Inc()
 		}
 	}
-	args := make([]any, 0, 3+2*len(wire.Fields))
-	return out.AppendArgs(append(args, "XADD", stream, "*"))
+	to.Command("XADD", 2+wire.FieldWords)
+	to.Text(stream)
+	to.Text("*")
+	to.buf = out.AppendRESP(to.buf)
 }
 
 func transcode(text []byte) ([]byte, error) {
@@ -82,23 +84,23 @@ func (w *entries) slim(e *wire.Entry, limit int) bool {
 
 // shrink makes an item smaller that Redis cut the connection over: first slim,
 // then shed. An item without a large value was not the reason; it stays.
-func (w *entries) shrink(it *item, commands [][]any) {
+func (w *entries) shrink(it *item, commands part) {
 	if !large(commands) {
 		return
 	}
-	kept, xadd := make([][]any, 0, len(commands)+1), -1
-	for i, args := range commands {
+	kept, xadd := new(block), -1
+	for i := range commands.len() {
 		if i != it.xadd {
-			kept = append(kept, withoutLarge(args)...)
+			withoutLarge(kept, commands.words(i))
 			continue
 		}
-		if it.shrunk || !w.slim(&it.entry, bulkLimit/2) {
+		if it.instead != nil || !w.slim(&it.entry, bulkLimit/2) {
 			w.shed(it)
 		}
-		xadd = len(kept)
-		kept = append(kept, w.append(it.stream, &it.entry))
+		xadd = kept.len()
+		w.append(kept, it.stream, &it.entry)
 	}
-	it.commands, it.xadd, it.shrunk = kept, xadd, true
+	it.instead, it.xadd = kept, xadd
 }
 
 // shed replaces an entry by the notice that it could not be kept.
@@ -118,44 +120,43 @@ func (w *entries) shed(it *item) {
 	it.entry.Flags = wire.Synthetic
 }
 
-func isLarge(arg any) bool {
-	switch v := arg.(type) {
-	case []byte:
-		return len(v) > bulkLimit
-	case string:
-		return len(v) > bulkLimit
+// large reports whether one of the commands has a value that Redis may refuse.
+func large(commands part) bool {
+	for i := range commands.len() {
+		if slices.ContainsFunc(commands.words(i), isLarge) {
+			return true
+		}
 	}
 	return false
 }
 
-func large(commands [][]any) bool {
-	for _, args := range commands {
-		for _, arg := range args {
-			if isLarge(arg) {
-				return true
+func isLarge(word []byte) bool { return len(word) > bulkLimit }
+
+// withoutLarge adds an HSET without its large values. Their fields are deleted
+// instead: not known is true, what was before is not. Other commands stay as they
+// are.
+func withoutLarge(to *block, words [][]byte) {
+	set, del := words, [][]byte(nil)
+	if string(words[0]) == "HSET" && slices.ContainsFunc(words, isLarge) {
+		set, del = words[:2:2], [][]byte{[]byte("HDEL"), words[1]}
+		for i := 2; i+1 < len(words); i += 2 {
+			if isLarge(words[i+1]) {
+				del = append(del, words[i])
+			} else {
+				set = append(set, words[i], words[i+1])
 			}
 		}
-	}
-	return false
-}
-
-// withoutLarge returns an HSET without its large values. Their fields are
-// deleted instead: not known is true, what was before is not. Other commands
-// stay as they are.
-func withoutLarge(args []any) [][]any {
-	if args[0] != "HSET" || !large([][]any{args}) {
-		return [][]any{args}
-	}
-	set, del := args[:2:2], []any{"HDEL", args[1]}
-	for i := 2; i+1 < len(args); i += 2 {
-		if isLarge(args[i+1]) {
-			del = append(del, args[i])
-		} else {
-			set = append(set, args[i], args[i+1])
+		if len(set) == 2 {
+			set = nil
 		}
 	}
-	if len(set) == 2 {
-		return [][]any{del}
+	for _, words := range [][][]byte{set, del} {
+		if len(words) == 0 {
+			continue
+		}
+		to.Command(string(words[0]), len(words)-1)
+		for _, word := range words[1:] {
+			to.Bytes(word)
+		}
 	}
-	return [][]any{set, del}
 }

@@ -106,7 +106,7 @@ func NewCommitBench(ctx context.Context, rdb redis.UniversalClient, cfg Config, 
 	st := newState(s.logger, s.metrics, newQueue(s.budget), s.intents, record)
 	write := entries{keys: s.keys, codec: s.cfg.Codec, maxPayload: s.cfg.MaxPayload, state: st}
 	streams, express := laneKeys(s.keys, s.cfg.Topology.Lanes)
-	b := &builder{rdb: rdb, keys: s.keys, store: s.store, queue: st.queue, state: st, write: write, streams: streams, express: express}
+	b := &builder{rdb: rdb, keys: s.keys, store: s.store, queue: st.queue, state: st, write: write, streams: streams, express: express, stock: newStock()}
 	var dispatches []gateway.Dispatch
 	for i := range size {
 		dispatches = append(dispatches, gateway.Dispatch{Type: "MESSAGE_CREATE", Sequence: int64(i + 1), Data: payload, Received: 1, SessionID: "s"})
@@ -120,8 +120,9 @@ func NewCommitBench(ctx context.Context, rdb redis.UniversalClient, cfg Config, 
 	}, nil
 }
 
-// Commands returns what each commit writes, beside the record.
-func (c *CommitBench) Commands() [][]any { return c.batch.commands }
+// Commands returns what each commit writes, beside the record, as it is sent, and
+// how many commands that is.
+func (c *CommitBench) Commands() (text []byte, n int) { return c.batch.buf, c.batch.len() }
 
 // Commit commits the batch once more.
 func (c *CommitBench) Commit(ctx context.Context) error {

@@ -156,14 +156,15 @@ func (s *shard) hold(ctx context.Context, r record) error {
 	defer s.setTenure(nil)
 
 	batches := make(chan *batch) // a batch waits with its builder, growing
+	stock := newStock()
 	write := entries{keys: s.keys, codec: s.cfg.Codec, maxPayload: s.cfg.MaxPayload, state: t.state}
 	streams, express := laneKeys(s.keys, s.cfg.Topology.Lanes)
 	builder := &builder{
 		rdb: s.rdb, keys: s.keys, store: s.store, queue: t.queue, state: t.state, write: write,
-		events: events{patterns: s.events}, out: batches, lost: s.takeLoss,
+		events: events{patterns: s.events}, out: batches, stock: stock, lost: s.takeLoss,
 		streams: streams, express: express, sessionID: r.sessionID, built: r.sequence,
 	}
-	committer := &committer{rdb: s.rdb, keys: s.keys, state: t.state, items: write, fence: r.fence, commit: r.commit}
+	committer := &committer{rdb: s.rdb, keys: s.keys, state: t.state, items: write, stock: stock, fence: r.fence, commit: r.commit}
 	trimmer := &trimmer{
 		rdb: s.rdb, keys: s.keys, cfg: s.cfg, metrics: s.metrics, logger: s.logger,
 		store: s.store, fence: r.fence, streams: append(append([]string(nil), streams...), express...),

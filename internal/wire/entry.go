@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+
+	"github.com/sluicehq/sluice/internal/resp"
 )
 
 // Codecs of payload and state.
@@ -107,6 +109,33 @@ func (e *Entry) AppendArgs(args []any) []any {
 		boxed[10], &e.Target,
 	)
 }
+
+// AppendRESP appends the entry's fields and values, the same as AppendArgs, as
+// the words of an XADD in Redis's protocol: FieldWords of them.
+func (e *Entry) AppendRESP(dst []byte) []byte {
+	dst = resp.AppendBulk(append(dst, encoded[0]...), e.Event)
+	dst = resp.AppendBulk(append(dst, encoded[1]...), e.Payload)
+	dst = resp.AppendBulk(append(dst, encoded[2]...), e.State)
+	dst = resp.AppendInt(append(dst, encoded[3]...), int64(e.Shard))
+	dst = resp.AppendInt(append(dst, encoded[4]...), e.Sequence)
+	dst = resp.AppendBulk(append(dst, encoded[5]...), e.Session)
+	dst = resp.AppendInt(append(dst, encoded[6]...), e.Received)
+	dst = resp.AppendBulk(append(dst, encoded[7]...), e.Codec)
+	dst = resp.AppendBulk(append(dst, encoded[8]...), e.Flags.String())
+	dst = resp.AppendBulk(append(dst, encoded[9]...), e.Trace)
+	return resp.AppendBulk(append(dst, encoded[10]...), e.Target)
+}
+
+// FieldWords is the number of words that AppendRESP appends.
+const FieldWords = 2 * len(Fields)
+
+// encoded are Fields as words of Redis's protocol.
+var encoded = func() (names [len(Fields)]string) {
+	for i, name := range Fields {
+		names[i] = string(resp.AppendBulk(nil, name))
+	}
+	return names
+}()
 
 // boxed are Fields as arguments.
 var boxed = func() (names [len(Fields)]any) {

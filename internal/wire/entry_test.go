@@ -13,6 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/sluicehq/sluice/internal/resp"
 	"github.com/sluicehq/sluice/internal/wire"
 )
 
@@ -74,7 +75,7 @@ var printable, unprintable = func() (*strings.Replacer, *strings.Replacer) {
 
 // resp writes arguments the way they go over the connection, with line feeds
 // only.
-func resp(args []any) string {
+func asText(args []any) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "*%d\n", len(args))
 	for _, arg := range args {
@@ -116,7 +117,7 @@ func TestEntryGolden(t *testing.T) {
 	t.Parallel()
 	for name, entry := range entries {
 		path := filepath.Join("testdata", "entry-v1", name+".golden")
-		got := resp(entry.AppendArgs(nil))
+		got := asText(entry.AppendArgs(nil))
 		if *update {
 			if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
 				t.Fatal(err)
@@ -163,6 +164,31 @@ func parseGolden(t *testing.T, text string) map[string]any {
 		m[flat[i]] = flat[i+1]
 	}
 	return m
+}
+
+// Both ways to write an entry write the same.
+func TestAppendRESP(t *testing.T) {
+	t.Parallel()
+	for _, e := range []wire.Entry{
+		{},
+		{Event: "MESSAGE_UPDATE", Payload: []byte("{\"a\":\"\r\n\"}"), State: []byte("x"), Shard: 12, Sequence: -3, Session: "s", Received: 1_762_268_400_000,
+			Codec: wire.Msgpack, Flags: wire.Sync | wire.Slim, Trace: "00-1", Target: "g:l"},
+	} {
+		words, err := resp.Words(e.AppendRESP(resp.AppendCommand(nil, wire.FieldWords)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got, want []string
+		for _, w := range words {
+			got = append(got, string(w))
+		}
+		for _, arg := range e.AppendArgs(nil) {
+			want = append(want, argText(arg))
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("AppendRESP (-AppendArgs +got):\n%s", diff)
+		}
+	}
 }
 
 func TestFieldsKeepTheirOrder(t *testing.T) {
