@@ -70,6 +70,16 @@ type Config struct {
 	DeadLength int
 	DeadAge    time.Duration
 
+	// OnDead, if not nil, is called for each dead letter once it is stored: one after
+	// another, on a goroutine of their own. While it is more than 1024 letters behind,
+	// further ones are not told but counted. A panic is logged. Run waits for it.
+	OnDead func(DeadLetter)
+
+	// Events are the patterns of what the gateway forwards (forward.events): New
+	// refuses a listener that is only for dispatches that are not among them. Empty:
+	// everything.
+	Events []string
+
 	// Off are names of listeners that are passed over: their entries count as
 	// ended, and are counted.
 	Off []string

@@ -36,15 +36,21 @@ type core struct {
 	scarce [classes]int // tell the reader when no more than these are in hand; 0: don't
 	closed bool         // nothing starts any more
 
+	suspicion           // at most one suspect is in hand
+	gathers   []*gather // of the batch listeners
+	whole     []*gather // those whose batch is to run
+	begun     []*gather // those that have a first task since the desk looked
+
 	keyPool *keyQueue // unused ones, linked by next
 }
 
 // A source is one stream as the core sees it.
 type source struct {
-	class  class
-	label  string // 0/3, 0/x3: begins delivery ids
-	stream string // its Redis key
-	lane   *lane
+	class    class
+	label    string // 0/3, 0/x3: begins delivery ids
+	stream   string // its Redis key
+	progress string // the key of its entries' progress
+	lane     *lane
 
 	// Guarded like the core.
 	epoch    int             // counts the times it was opened
@@ -70,6 +76,14 @@ type entry struct {
 	hasGuild   bool   // the key is a guild's id
 	deliveries int    // as Redis counts them, this one included
 	state      entryState
+	counted    bool   // among its source's unacked
+	marked     bool   // Redis has, or may have, a record of its progress
+	noting     bool   // its progress is to be recorded
+	noted      int    // listeners in the record
+	from       string // a suspect's consumer; see suspicion
+	target     string
+	reason     string // why it is a dead letter, if no listener is
+	before     []progressLine
 	left       int // listeners that have not settled
 	running    int // listeners that run
 	tasks      []task
@@ -84,7 +98,7 @@ const (
 	held   entryState = iota // has a place
 	lost                     // has a place because a listener still runs; the lane is gone
 	acking                   // all listeners have ended; to be acked
-	parked                   // all listeners have settled, some failed; stays pending
+	dying                    // all listeners have settled, some failed; to be a dead letter
 )
 
 // A task is a listener that is to be run for an entry.
@@ -96,7 +110,9 @@ type task struct {
 	epoch    int // of the stream when it was last started
 	state    taskState
 	next     *task
-	err      error // of the last run that failed
+	err      error   // of the last run that failed
+	before   bool    // a former owner's record has it
+	mates    []*task // of a batch: the others that run with it
 }
 
 type taskState uint8
@@ -107,7 +123,7 @@ const (
 	waiting                  // for its backoff to end
 	ended                    // its listener has succeeded, or need not run
 	failed                   // its listener was given up
-	dropped                  // taken out because the lane was lost
+	dropped                  // taken out because the lane was lost or closes
 )
 
 // An outcome is how a run ended.
@@ -118,6 +134,7 @@ const (
 	retry             // to be run again when the core is told to wake it
 	gaveUp            // not to be run again
 	revoked           // the lease has ended before it started; it did not run
+	postponed         // the run was cut short for another entry's sake: to be run again now
 )
 
 // A verdict is what became of an entry that was offered.
@@ -127,6 +144,7 @@ const (
 	taken   verdict = iota // it has a place
 	skipped                // its key had none: it stays pending and will be wanted again
 	known                  // it is in hand, or skipped, already
+	settled                // its listeners had all settled: it is acking or dying
 	refused                // the stream is not open
 	crowded                // its key has no place now; ask again soon
 )
@@ -170,8 +188,9 @@ func (c *core) drop(s *source) {
 	s.blocked = nil
 	for id, e := range s.known {
 		switch e.state {
-		case parked:
+		case dying: // the next owner finds its listeners settled
 			delete(s.known, id)
+			c.uncount(e)
 		case held, lost:
 			for i := range e.tasks {
 				t := &e.tasks[i]
@@ -187,6 +206,9 @@ func (c *core) drop(s *source) {
 				c.forget(e)
 			}
 		}
+	}
+	for _, g := range c.gathers {
+		g.sift()
 	}
 	for _, k := range s.keys {
 		c.retire(k)
@@ -205,6 +227,11 @@ func (c *core) offer(e *entry, how manner) verdict {
 		}
 		return known
 	}
+	if e.open() == 0 { // with a former owner all listeners have settled
+		s.known[e.id] = e
+		c.end(e)
+		return settled
+	}
 	k := s.keys[string(e.keyName)]
 	switch {
 	case k == nil:
@@ -216,7 +243,13 @@ func (c *core) offer(e *entry, how manner) verdict {
 		k.skip(e)
 		return skipped
 	}
+	if e.from != "" && how != again {
+		s.blocked = append(s.blocked, k)
+		k.skip(e)
+		return skipped
+	}
 	if k.places >= places {
+		c.hurry()
 		switch how {
 		case patiently:
 			return crowded
@@ -234,21 +267,57 @@ func (c *core) offer(e *entry, how manner) verdict {
 		e.delivery.GuildID = k.name
 	}
 	e.state = held
-	e.left = len(e.tasks)
+	if e.from != "" {
+		c.suspect = e
+	}
+	e.left = e.open()
 	for i := range e.tasks {
 		t := &e.tasks[i]
 		t.entry = e
 		t.unit = k.unit(t.listener)
-		c.push(t)
+		if t.state == queued {
+			c.push(t)
+		}
 	}
 	return taken
 }
 
-// park notes an entry that can't be delivered, so that it is passed over when it
-// is read again.
-func (c *core) park(s *source, id entryID) {
-	if s.open {
-		s.known[id] = &entry{src: s, id: id, state: parked}
+// open returns how many of the entry's listeners have not settled.
+func (e *entry) open() int {
+	n := 0
+	for i := range e.tasks {
+		if !e.tasks[i].over() {
+			n++
+		}
+	}
+	return n
+}
+
+// bury notes an entry that is to be a dead letter without a run. It reports
+// whether it was not known.
+func (c *core) bury(e *entry) bool {
+	if have, ok := e.src.known[e.id]; !e.src.open || ok && have.state != lost {
+		return false
+	}
+	e.src.known[e.id] = e
+	c.end(e)
+	return true
+}
+
+// buried forgets an entry that is a dead letter, or need not be one.
+func (c *core) buried(e *entry) {
+	if e.src.known[e.id] == e {
+		delete(e.src.known, e.id)
+	}
+	c.uncount(e)
+}
+
+// uncount takes an entry from its source's unacked: a lane that is to be handed
+// over does not wait for it.
+func (c *core) uncount(e *entry) {
+	if e.counted {
+		e.counted = false
+		e.src.unacked--
 	}
 }
 
@@ -274,6 +343,11 @@ func (c *core) next(upTo class) *task {
 		return nil
 	}
 	for class := express; class <= upTo; class++ {
+		if class == plain && len(c.whole) > 0 {
+			if t := c.batch(); t != nil {
+				return t
+			}
+		}
 		for u := c.ready[class].pop(); u != nil; u = c.ready[class].pop() {
 			t := u.head
 			if t == nil || !u.key.src.open {
@@ -286,10 +360,7 @@ func (c *core) next(upTo class) *task {
 				u.tail = nil
 			}
 			t.next = nil
-			t.state = running
-			t.epoch = u.key.src.epoch
-			t.entry.running++
-			u.key.src.running++
+			t.start()
 			u.state = busy
 			if u.listener.unordered {
 				c.advance(u)
@@ -300,8 +371,19 @@ func (c *core) next(upTo class) *task {
 	return nil
 }
 
+// start notes that a task runs.
+func (t *task) start() {
+	t.state = running
+	t.epoch = t.entry.src.epoch
+	t.entry.running++
+	t.entry.src.running++
+}
+
 // hasReady reports whether next would look at anything.
 func (c *core) hasReady(upTo class) bool {
+	if upTo >= plain && len(c.whole) > 0 {
+		return true
+	}
 	for class := express; class <= upTo; class++ {
 		if c.ready[class].head != nil {
 			return true
@@ -311,13 +393,15 @@ func (c *core) hasReady(upTo class) bool {
 }
 
 // finish takes a task back whose run has ended. settled is set if it was the
-// entry's last: the entry is then to be acked (acking) or was parked. A revoked
-// task takes its stream's other entries with it.
+// entry's last: the entry is then to be acked (acking), to be a dead letter
+// (dying), or is given up for the lane's next owner to end (lost). A revoked task
+// takes its stream's other entries with it.
 func (c *core) finish(t *task, o outcome) (settled bool) {
 	e, u := t.entry, t.unit
 	s := e.src
 	e.running--
 	s.running--
+	defer c.clear(e)
 	switch o {
 	case succeeded, gaveUp:
 		t.state = ended
@@ -329,7 +413,12 @@ func (c *core) finish(t *task, o outcome) (settled bool) {
 			c.advance(u)
 		}
 		if e.left == 0 {
-			c.settle(e)
+			if e.state == lost && e.fatal() { // a dead letter needs the lease
+				c.forget(e)
+				return true
+			}
+			c.leave(e)
+			c.end(e)
 			return true
 		}
 	case retry:
@@ -344,6 +433,11 @@ func (c *core) finish(t *task, o outcome) (settled bool) {
 		t.state = waiting
 		t.attempt++
 		e.deliveries = max(e.deliveries, t.attempt)
+	case postponed:
+		t.state = dropped
+		if e.state == held && s.open {
+			c.requeue(t)
+		}
 	case revoked:
 		t.state = dropped
 		if e.state == held && t.epoch != s.epoch { // the lane is back already
@@ -375,6 +469,10 @@ func (c *core) wake(t *task) {
 // requeue puts a task back at the head of its unit.
 func (c *core) requeue(t *task) {
 	t.state = queued
+	if g := t.listener.gather; g != nil {
+		c.gather(g, t)
+		return
+	}
 	u := t.unit
 	t.next = u.head
 	u.head = t
@@ -397,17 +495,27 @@ func (c *core) acked(s *source, ids []entryID) {
 	}
 }
 
-func (c *core) settle(e *entry) {
-	e.state = acking
+// fatal reports whether a listener was given up for the entry, here or before.
+func (e *entry) fatal() bool {
+	if e.reason != "" {
+		return true
+	}
 	for i := range e.tasks {
 		if e.tasks[i].state == failed {
-			e.state = parked
+			return true
 		}
 	}
-	c.leave(e)
-	if e.state == acking {
-		e.src.unacked++
+	return slices.ContainsFunc(e.before, func(l progressLine) bool { return l.failed })
+}
+
+// end gives an entry whose listeners have all settled the state that follows.
+func (c *core) end(e *entry) {
+	e.state = acking
+	if e.fatal() {
+		e.state = dying
 	}
+	e.counted = true
+	e.src.unacked++
 }
 
 // forget gives an entry up that is still pending in Redis.
@@ -420,6 +528,7 @@ func (c *core) forget(e *entry) {
 func (c *core) leave(e *entry) {
 	k := e.key
 	e.key = nil
+	c.absolve(e)
 	c.inHand[e.src.class]--
 	k.places--
 	if (k.skipping() || k.src.hungry) && k.free() {
@@ -452,6 +561,10 @@ func (c *core) retire(k *keyQueue) {
 func (c *core) push(t *task) {
 	t.state = queued
 	t.next = nil
+	if g := t.listener.gather; g != nil {
+		c.gather(g, t)
+		return
+	}
 	u := t.unit
 	if u.tail == nil {
 		u.head = t
@@ -476,25 +589,41 @@ func (c *core) advance(u *unit) {
 }
 
 // wanted returns skipped entries that would find a place now, each key's in
-// order, and sets scan if a key has more that are not remembered.
+// order, and sets scan if a key has more that are not remembered. If one of them
+// is a suspect, it has the suspect's place until offer takes it or release is
+// called.
 func (c *core) wanted(s *source, buf []skippedEntry) (ids []skippedEntry, scan *keyQueue) {
 	ids = buf
 	for _, k := range s.blocked {
-		if !k.free() {
+		switch {
+		case k.accused():
+			if c.reserve(s, k) {
+				ids = append(ids, k.skipped[0])
+			}
 			continue
-		}
-		if len(k.skipped) == 0 && k.more {
+		case !k.free():
+			continue
+		case len(k.skipped) == 0 && k.more:
 			scan = k
 			continue
 		}
-		ids = append(ids, k.skipped[:min(places-k.places, len(k.skipped))]...)
+		n := min(places-k.places, len(k.skipped))
+		if i := slices.IndexFunc(k.skipped[:n], func(e skippedEntry) bool { return e.from != "" }); i >= 0 {
+			n = i
+		}
+		ids = append(ids, k.skipped[:n]...)
 	}
 	return ids, scan
 }
 
 // hasWanted reports whether wanted would return anything.
 func (c *core) hasWanted(s *source) bool {
-	return slices.ContainsFunc(s.blocked, (*keyQueue).free)
+	return slices.ContainsFunc(s.blocked, func(k *keyQueue) bool {
+		if k.accused() {
+			return k.places == 0 && !c.occupied()
+		}
+		return k.free()
+	})
 }
 
 // unskip takes wanted entries off their keys' lists: they were offered again, or
@@ -528,7 +657,7 @@ func (c *core) relearn(k *keyQueue, after entryID, found []*entry, end bool) (ne
 	behind := func(k *keyQueue) bool { return k.more && len(k.skipped) < maxSkipped && k.tail.compare(after) >= 0 }
 	for _, e := range found {
 		if k := s.keys[string(e.keyName)]; k != nil && behind(k) && e.id.compare(k.tail) > 0 && e.id.compare(k.last) <= 0 {
-			k.remember(e.id, e.deliveries)
+			k.remember(e)
 			k.more = e.id != k.last
 		}
 	}

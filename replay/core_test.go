@@ -64,22 +64,100 @@ func TestCoreUnorderedDoesNotWait(t *testing.T) {
 	equal(t, "tasks", names, "[1/l0 2/l0 3/l0]")
 }
 
-func TestCoreGivenUpParks(t *testing.T) {
+func TestCoreGivenUpIsToBeADeadLetter(t *testing.T) {
 	t.Parallel()
 	c := replay.NewCore(2, 0)
 	c.Offer(1, "a", false, false)
 	tasks, _ := take(c)
 	for i, how := range []string{"gaveUp", "succeeded"} {
 		if c.Finish(tasks[i], how) {
-			t.Errorf("acked after %s, want it parked", how)
+			t.Errorf("acked after %s, want it to be a dead letter", how)
 		}
 	}
 	equal(t, "offered again", c.Offer(1, "a", false, false), "known")
 	inHand, known, keys, _, _, unacked := c.Left()
-	equal(t, "in hand, known, keys, unacked", []int{inHand, known, keys, unacked}, "[0 1 0 0]")
+	equal(t, "in hand, known, keys, unacked", []int{inHand, known, keys, unacked}, "[0 1 0 1]")
 	c.Drop()
+	_, _, _, _, _, unacked = c.Left()
+	equal(t, "unacked when the lane is lost", unacked, 0)
 	c.Open()
 	equal(t, "offered to the next owner", c.Offer(1, "a", false, false), "taken")
+	tasks, _ = take(c)
+	for _, task := range tasks {
+		c.Finish(task, "gaveUp")
+	}
+	c.Buried(1)
+	_, known, _, _, _, unacked = c.Left()
+	equal(t, "known, unacked when it is one", []int{known, unacked}, "[0 0]")
+}
+
+// A suspect runs when no other is in hand, behind what is before it; its key's
+// entries wait, others do not.
+func TestCoreSuspectsRunAlone(t *testing.T) {
+	t.Parallel()
+	c := replay.NewCore(1, 0)
+	equal(t, "an innocent before", c.Offer(1, "a", false, false), "taken")
+	equal(t, "a suspect", c.OfferSuspect(2, "a", false), "skipped")
+	equal(t, "the suspect again", c.OfferSuspect(2, "a", false), "known")
+	equal(t, "one behind it", c.Offer(3, "a", false, false), "skipped")
+	equal(t, "another suspect", c.OfferSuspect(4, "b", false), "skipped")
+	equal(t, "another key", c.Offer(5, "c", false, false), "taken")
+	ids, _ := c.Wanted()
+	equal(t, "wanted while 1 is in hand", ids, "[4]") // has the place now
+	equal(t, "the suspect whose turn has come", c.OfferSuspect(4, "b", true), "taken")
+	c.Unskip(4)
+	c.Release()
+	tasks, names := take(c)
+	equal(t, "tasks", names, "[1/l0 5/l0 4/l0]")
+	c.Finish(tasks[0], "succeeded")
+	ids, _ = c.Wanted()
+	equal(t, "wanted while a suspect is in hand", ids, "[]")
+	c.Finish(tasks[2], "retry") // it has run: it kills nothing
+	equal(t, "readers told", c.Told(), 1)
+	ids, _ = c.Wanted()
+	equal(t, "wanted then", ids, "[2]")
+	c.Release() // it was acked meanwhile
+	c.Unskip(2)
+	ids, _ = c.Wanted()
+	equal(t, "wanted behind it", ids, "[3]")
+}
+
+func TestCoreGathersBatches(t *testing.T) {
+	t.Parallel()
+	c := replay.NewBatchCore(3)
+	for id := range uint64(2) {
+		c.Offer(id+1, "a", false, false)
+	}
+	_, names := take(c)
+	equal(t, "tasks of a batch that is not whole", names, "[]")
+	c.Offer(3, "b", false, false)
+	c.Offer(4, "b", false, false)
+	batch, ok := c.NextBatch()
+	equal(t, "whole batch", fmt.Sprint(batch, ok), "[1 2 3] true")
+	_, ok = c.NextBatch()
+	equal(t, "another one", ok, false)
+	for id := range uint64(replay.Places) {
+		c.Offer(id+5, "b", false, false)
+	}
+	n := 0
+	for {
+		batch, ok := c.NextBatch()
+		if !ok {
+			break
+		}
+		n += len(batch)
+	}
+	equal(t, "tasks run when places are short", n, replay.Places-1) // 3 runs, and 4 is among them
+	c.Drop()
+	c.Open()
+	c.Offer(40, "c", false, false)
+	c.Drop()
+	c.Open()
+	for id := range uint64(3) {
+		c.Offer(id+50, "c", false, false)
+	}
+	batch, _ = c.NextBatch()
+	equal(t, "batch after a lost one", batch, "[50 51 52]")
 }
 
 func TestCorePlaces(t *testing.T) {

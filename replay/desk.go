@@ -1,12 +1,16 @@
 package replay
 
-import "sync"
+import (
+	"sync"
+	"time"
+)
 
 // A desk is the core with its lock and the runners' waiting room.
 type desk struct {
 	mu sync.Mutex
 	// Guarded by mu.
 	core    core
+	jobs    jobs          // for the clerk
 	waiting [classes]int  // runners without work, by the last class they take
 	waking  [classes]bool // one of them was signalled and has not come yet
 	runners map[*runner]struct{}
@@ -14,8 +18,28 @@ type desk struct {
 	work [classes]*sync.Cond // there may be something for such a runner
 }
 
+// A jobs is what the clerk is to do.
+type jobs struct {
+	notes  []*entry // whose progress is to be recorded
+	acks   []*entry // that have a record
+	due    []*task  // whose backoff has ended
+	dead   []*entry
+	signal chan struct{} // capacity 1: there is something; further signals add nothing
+}
+
+func (j *jobs) call() {
+	select {
+	case j.signal <- struct{}{}:
+	default:
+	}
+}
+
+// size returns how many entries wait for the clerk that are in hand no more.
+func (j *jobs) size() int { return len(j.acks) + len(j.dead) }
+
 func newDesk() *desk {
 	d := &desk{runners: make(map[*runner]struct{})}
+	d.jobs.signal = make(chan struct{}, 1)
 	for i := range d.work {
 		d.work[i] = sync.NewCond(&d.mu)
 	}
@@ -29,6 +53,14 @@ func (d *desk) call() {
 	if d.core.closed {
 		return
 	}
+	for _, g := range d.core.begun {
+		d.await(g)
+	}
+	d.core.begun = d.core.begun[:0]
+	for _, s := range d.core.told {
+		s.lane.node.readers[s.class].kick()
+	}
+	d.core.told = d.core.told[:0]
 	if d.core.hasReady(plain) && d.waiting[plain] > 0 {
 		if !d.waking[plain] {
 			d.waking[plain] = true
@@ -40,6 +72,20 @@ func (d *desk) call() {
 		d.waking[express] = true
 		d.work[express].Signal()
 	}
+}
+
+// await makes a gather's batch run when its time has come. A timer that outlives
+// the worker finds the desk closed.
+func (d *desk) await(g *gather) {
+	round := g.round
+	time.AfterFunc(g.wait, func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		if g.round == round {
+			d.core.ripen(g)
+			d.call()
+		}
+	})
 }
 
 // take waits for a task, for a runner that takes classes up to upTo. It returns
@@ -145,14 +191,52 @@ func (d *desk) acked(s *source, ids []entryID) {
 // finish takes a task back whose run has ended. It is called with mu held.
 func (d *desk) finish(t *task, o outcome) {
 	s, e := t.entry.src, t.entry
-	if d.core.finish(t, o) && e.state == acking {
-		s.lane.node.ack(s, e.id)
+	if d.core.finish(t, o) && e.state != lost {
+		d.settle(e)
+	} else if e.worthNoting() {
+		d.note(e)
 	}
 	if s.nudge {
 		s.nudge = false
 		s.lane.node.readers[s.class].kick()
 	}
 	s.lane.node.w.checkStill(s)
+	if len(d.core.told) > 0 || len(d.core.begun) > 0 {
+		d.call()
+	}
+}
+
+// settle does what follows when an entry's last listener has settled. It is called
+// with mu held.
+func (d *desk) settle(e *entry) {
+	switch {
+	case e.state == dying:
+		d.jobs.dead = append(d.jobs.dead, e)
+		d.jobs.call()
+	case e.marked:
+		d.jobs.acks = append(d.jobs.acks, e)
+		d.jobs.call()
+	default:
+		e.src.lane.node.ack(e.src, e.id)
+	}
+}
+
+// note has an entry's progress recorded. It is called with mu held.
+func (d *desk) note(e *entry) {
+	e.marked = true
+	if !e.noting {
+		e.noting = true
+		d.jobs.notes = append(d.jobs.notes, e)
+		d.jobs.call()
+	}
+}
+
+// backlog returns how many entries wait to be acknowledged by script, or to be
+// dead letters.
+func (d *desk) backlog() int {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.jobs.size()
 }
 
 // still reports whether nothing of a lane is under way: no read that includes it,

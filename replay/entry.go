@@ -49,12 +49,17 @@ func makeEntry(s *source, it *item, listeners []*bound, fields *dispatch.Fields)
 		},
 	}
 	e.hasGuild = guild != nil
+	e.target = in.Target
+	e.from = it.from
 	e.tasks = e.one[:0]
 	if len(listeners) > 1 {
 		e.tasks = make([]task, 0, len(listeners))
 	}
 	for _, l := range listeners {
 		e.tasks = append(e.tasks, task{listener: l, attempt: it.deliveries})
+	}
+	if it.progress != nil {
+		e.resume(string(it.progress))
 	}
 	return e, nil
 }

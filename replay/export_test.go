@@ -58,7 +58,53 @@ func (c *Core) Offer(id uint64, key string, wanted, patient bool) string {
 	if wanted {
 		how = again
 	}
-	return [...]string{"taken", "skipped", "known", "refused", "crowded"}[c.c.offer(c.entry(id, key), how)]
+	return [...]string{"taken", "skipped", "known", "settled", "refused", "crowded"}[c.c.offer(c.entry(id, key), how)]
+}
+
+// OfferSuspect offers an entry that a process may have died of; chosen says that
+// its turn has come.
+func (c *Core) OfferSuspect(id uint64, key string, chosen bool) string {
+	e := c.entry(id, key)
+	e.from = "dead"
+	how := firmly
+	if chosen {
+		how = again
+	}
+	return [...]string{"taken", "skipped", "known", "settled", "refused", "crowded"}[c.c.offer(e, how)]
+}
+
+// Release gives back the place that Wanted has reserved for a suspect.
+func (c *Core) Release() { c.c.release() }
+
+// Told returns how many readers are to be told of the suspect's place.
+func (c *Core) Told() int {
+	defer func() { c.c.told = nil }()
+	return len(c.c.told)
+}
+
+// Buried says that an entry is a dead letter.
+func (c *Core) Buried(id uint64) { c.c.buried(c.s.known[entryID{ms: id}]) }
+
+// NewBatchCore returns a core with one listener that takes batches.
+func NewBatchCore(size int) *Core {
+	c := NewCore(0, 1)
+	g := &gather{size: size}
+	c.listeners[0].gather = g
+	c.c.gathers = []*gather{g}
+	return c
+}
+
+// NextBatch takes the next batch and returns its entries' ids.
+func (c *Core) NextBatch() (ids []uint64, ok bool) {
+	t := c.c.next(plain)
+	if t == nil {
+		return nil, false
+	}
+	ids = append(ids, t.entry.id.ms)
+	for _, mate := range t.mates {
+		ids = append(ids, mate.entry.id.ms)
+	}
+	return ids, true
 }
 
 // Next takes the next task; ok is false if there is none.

@@ -248,7 +248,10 @@ func TestAListenerThatNeverReturnsIsAbandoned(t *testing.T) {
 	d.post(d.guild(0, 1))
 	d.post(d.guild(0, 1))
 	waitFor(t, "the entry behind it", func() bool { return rec.len() == 1 })
-	waitFor(t, "one entry pending", func() bool { return d.pending("workers") == 1 })
+	letter := d.letters("workers", 1)[0]
+	if want := "l: did not return 5s after its time was up, and was abandoned"; letter["error"] != want || letter["deliveries"] != "1" {
+		t.Errorf("error %q after %v deliveries, want %q after 1", letter["error"], letter["deliveries"], want)
+	}
 }
 
 func TestShutdownLetsListenersEndAndAcks(t *testing.T) {
@@ -322,26 +325,6 @@ func TestWaitsForTheTopology(t *testing.T) {
 	if err := w.Run(t.Context()); err != replay.ErrStarted {
 		t.Errorf("second Run = %v, want ErrStarted", err)
 	}
-}
-
-func TestUndecodableEntryStaysPendingAndHarmsNoOther(t *testing.T) {
-	t.Parallel()
-	d := deploy(t, "", 1, 1)
-	guild := d.guild(0, 1)
-	stream := d.stream(guild, false)
-	for _, args := range [][]any{
-		{"XADD", stream, "*", "foo", "bar"},
-		append([]any{"XADD", stream, "*"}, (&wire.Entry{Event: "MESSAGE_CREATE", Payload: []byte{0xc1}, Codec: wire.Msgpack}).AppendArgs(nil)...),
-	} {
-		if err := d.rdb.Do(t.Context(), args...).Err(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	d.post(guild)
-	var rec recorder
-	d.run(registry("l", "#", rec.listen), replay.Config{})
-	waitFor(t, "the good entry", func() bool { return rec.len() == 1 })
-	waitFor(t, "the bad ones pending", func() bool { return d.pending("workers") == 2 })
 }
 
 func TestEntriesWithoutAListenerAreAcked(t *testing.T) {

@@ -24,6 +24,7 @@ type keeper struct {
 	info    string          // what other workers see, but for the number of lanes
 	target  int             // lanes this worker should hold
 	renewed time.Time
+	swept   time.Time
 	met     bool // the share is known
 	leaving bool
 }
@@ -31,7 +32,7 @@ type keeper struct {
 var errLaneLost = errors.New("replay: the lease of the lane has ended")
 
 func newKeeper(w *Worker, lay *layout, runs context.Context) *keeper {
-	k := &keeper{w: w, lay: lay, runs: runs, every: min(w.config.Lease/10, 500*time.Millisecond)}
+	k := &keeper{w: w, lay: lay, runs: runs, every: min(w.config.Lease/10, 500*time.Millisecond), swept: time.Now()}
 	w.missing.Store(1) // until the share is known
 	for _, n := range lay.nodes {
 		k.groups = append(k.groups, n.lanes)
@@ -48,7 +49,7 @@ func newKeeper(w *Worker, lay *layout, runs context.Context) *keeper {
 		Build     string   `json:"build"`
 		Started   int64    `json:"started"` // unix ms
 		Listeners []string `json:"listeners"`
-	}{w.config.Consumer, host, os.Getpid(), build(), w.epoch.UnixMilli(), names})
+	}{w.id, host, os.Getpid(), build(), w.epoch.UnixMilli(), names})
 	k.info = string(about[1 : len(about)-1])
 	return k
 }
@@ -100,6 +101,10 @@ func (k *keeper) step(ctx context.Context) {
 	}
 	if k.met {
 		k.w.missing.Store(int32(max(0, k.target-k.count(owned))))
+	}
+	if time.Since(k.swept) >= sweepAfter*k.w.config.Lease && !k.leaving {
+		k.swept = time.Now()
+		k.sweep(ctx)
 	}
 	k.w.metrics.inHand.Set(float64(k.w.desk.inHand()))
 	k.w.metrics.lanes.Set(float64(k.count(owned) + k.count(closing)))
@@ -287,18 +292,15 @@ func (k *keeper) giveUp(ctx context.Context, lanes []*lane) {
 	if len(lanes) == 0 {
 		return
 	}
-	var keys, streams []string
+	var keys []string
 	for _, l := range lanes {
 		keys = append(keys, l.lease)
-		for _, s := range l.sources {
-			streams = append(streams, s.stream)
+		if err := k.handBack(ctx, l); err != nil {
+			k.failed(ctx, "handing entries back", err) // the next owner takes them for a crashed worker's
+		} else {
+			k.w.health.ok("handing entries back")
 		}
 		k.lose(l)
-	}
-	if err := retire.Run(ctx, k.w.control, streams, k.w.config.Group, k.w.config.Consumer).Err(); err != nil {
-		k.failed(ctx, "removing the consumer", err)
-	} else {
-		k.w.health.ok("removing the consumer")
 	}
 	if err := release.Run(ctx, k.w.control, keys, k.w.id).Err(); err != nil {
 		k.failed(ctx, "releasing leases", err) // they end by themselves

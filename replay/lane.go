@@ -12,6 +12,9 @@ import (
 // A lane is one of a shard's lanes: the two streams that are owned together.
 type lane struct {
 	lease   string // Redis key
+	dead    string // the key of the group's dead letters of the shard
+	shard   int
+	number  int // in the shard
 	node    *node
 	sources [classes]*source
 
@@ -43,11 +46,20 @@ func newLayout(w *Worker, t wire.Topology, cluster bool) *layout {
 			lay.nodes = append(lay.nodes, n)
 		}
 		for number := range t.Lanes {
-			l := &lane{lease: shard.Lease(w.config.Group, number), node: n}
+			l := &lane{
+				lease: shard.Lease(w.config.Group, number), dead: shard.Dead(w.config.Group), node: n,
+				shard: id, number: number,
+			}
 			label := strconv.Itoa(id) + "/"
 			l.sources = [classes]*source{
-				express: {class: express, lane: l, stream: shard.Express(number), label: label + "x" + strconv.Itoa(number)},
-				plain:   {class: plain, lane: l, stream: shard.Stream(number), label: label + strconv.Itoa(number)},
+				express: {
+					class: express, lane: l, stream: shard.Express(number), label: label + "x" + strconv.Itoa(number),
+					progress: shard.Progress(w.config.Group, number, true),
+				},
+				plain: {
+					class: plain, lane: l, stream: shard.Stream(number), label: label + strconv.Itoa(number),
+					progress: shard.Progress(w.config.Group, number, false),
+				},
 			}
 			n.lanes = append(n.lanes, l)
 			for class, s := range l.sources {

@@ -9,6 +9,8 @@ import (
 // metrics are a worker's numbers. They count whether or not anyone collects them.
 type metrics struct {
 	read, claimed, acked, lateAcks, undecodable, vanished, unheard prometheus.Counter
+	dead, deadDropped, untold, suspects, crashed, handedBack       prometheus.Counter
+	misdirected                                                    prometheus.Counter
 	runs, failures, gaveUp, expired, passedOver, abandoned         *prometheus.CounterVec // by listener
 	lanes, inHand                                                  prometheus.Gauge
 	seconds                                                        *prometheus.HistogramVec // by listener
@@ -33,6 +35,13 @@ func newMetrics(reg prometheus.Registerer, group string) *metrics {
 		undecodable: counter("entries_undecodable_total", "Entries that are not of the wire format."),
 		vanished:    counter("entries_vanished_total", "Pending entries that were no longer in the stream when they were wanted."),
 		unheard:     counter("entries_unheard_total", "Entries acknowledged because no listener is for them."),
+		dead:        counter("dead_letters_total", "Dead letters stored."),
+		deadDropped: counter("dead_letters_dropped_total", "Dead letters dropped because there were too many, or they were too old."),
+		untold:      counter("dead_letters_untold_total", "Dead letters that Config.OnDead was not called for because it was behind."),
+		suspects:    counter("suspects_total", "Entries run alone because a process may have died of them."),
+		crashed:     counter("entries_crashed_total", "Entries given up because processes died while they ran."),
+		handedBack:  counter("entries_handed_back_total", "Entries in hand that were given to a lane's next owner, uncounted."),
+		misdirected: counter("entries_misdirected_total", "Redriven entries acknowledged because they are for another group."),
 		runs:        byListener("runs_total", "Runs of a listener."),
 		failures:    byListener("failures_total", "Runs that failed."),
 		gaveUp:      byListener("gave_up_total", "Entries a listener was given up for."),

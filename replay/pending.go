@@ -3,7 +3,10 @@ package replay
 import (
 	"cmp"
 	"errors"
+	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
 )
 
@@ -75,7 +78,7 @@ func (r *reader) survey(c *conn) error {
 	}
 	var said error
 	for _, s := range asked {
-		total, _, err := readSummary(c, r.w.config.Consumer)
+		total, _, err := readSummary(c, r.foreign(s))
 		switch {
 		case !usable(err):
 			return err
@@ -92,6 +95,9 @@ func (r *reader) survey(c *conn) error {
 // recover takes up what is pending behind the stream's cursor, the worker's own
 // and that of others, in order, as far as there is room.
 func (r *reader) recover(c *conn, s *stream) error {
+	if s.cursor == (entryID{}) {
+		clear(s.left)
+	}
 	for {
 		room := min(maxCount, r.w.desk.room(r.class, r.w.limit(r.class)))
 		if room <= 0 {
@@ -106,7 +112,7 @@ func (r *reader) recover(c *conn, s *stream) error {
 			last = r.pending[listed-1].id
 		}
 		r.unknown(s)
-		items, err := r.claim(c, s.source, r.pending)
+		items, err := r.claim(c, s, r.pending)
 		if err != nil {
 			return err
 		}
@@ -158,39 +164,101 @@ func (r *reader) unknown(s *stream) {
 	})
 }
 
+// A fate is what becomes of a pending entry.
+type fate uint8
+
+const (
+	normal  fate = iota // it runs
+	suspect             // it waits until it can run alone
+	chosen              // it is a suspect whose turn has come
+	crashed             // it is given up
+)
+
+// handedBack is the consumer that holds what a worker has given back uncounted.
+const handedBack = "-"
+
+// fate decides what becomes of an entry that is pending for a consumer, and how
+// often it has been delivered then.
+func (r *reader) fate(p pendingEntry) (f fate, count int) {
+	switch {
+	case p.chosen:
+		return chosen, p.deliveries + 1
+	case r.w.own(p.consumer): // reading one's own again is no delivery
+		return normal, max(1, p.deliveries)
+	case p.consumer == handedBack || p.deliveries <= 1:
+		return normal, p.deliveries + 1
+	case strings.HasSuffix(p.consumer, suspectMark) && p.deliveries >= r.w.config.MaxDeliveries:
+		return crashed, p.deliveries
+	}
+	return suspect, p.deliveries
+}
+
+// own reports whether a consumer is this worker's.
+func (w *Worker) own(consumer string) bool {
+	return strings.HasPrefix(consumer, w.id) && (len(consumer) == len(w.id) || consumer[len(w.id):] == suspectMark)
+}
+
 // claim makes pending entries the worker's own, if they are not, and returns them
-// in order. Those that others held are counted as delivered once more; reading
-// one's own again is no delivery.
-func (r *reader) claim(c *conn, s *source, pending []pendingEntry) ([]item, error) {
+// in order, with the records of their progress. Those that others held are counted
+// as delivered once more. Suspects and what is given up stay with whom they are.
+func (r *reader) claim(c *conn, s *stream, pending []pendingEntry) ([]item, error) {
 	r.items = r.items[:0]
 	if len(pending) == 0 {
 		return r.items, nil
 	}
-	slices.SortStableFunc(pending, func(a, b pendingEntry) int { return cmp.Compare(r.counted(a), r.counted(b)) })
-	type group struct{ n, count int }
+	order := func(p pendingEntry) int {
+		f, count := r.fate(p)
+		return int(f)<<32 + count
+	}
+	slices.SortStableFunc(pending, func(a, b pendingEntry) int { return cmp.Compare(order(a), order(b)) })
+	type group struct {
+		fate  fate
+		count int
+		of    []pendingEntry
+	}
 	var groups []group
 	foreign := 0
 	for rest := pending; len(rest) > 0; {
-		count := r.counted(rest[0])
+		g := group{}
+		g.fate, g.count = r.fate(rest[0])
 		n := 0
-		for n < len(rest) && n < maxCount && r.counted(rest[n]) == count {
-			if rest[n].consumer != r.w.config.Consumer {
+		for n < len(rest) && n < maxCount && order(rest[n]) == order(rest[0]) {
+			if !r.w.own(rest[n].consumer) && g.fate == normal {
 				foreign++
 			}
 			n++
 		}
-		c.command(5+n+2, "XCLAIM")
-		c.text(s.stream)
-		c.text(r.w.config.Group)
-		c.text(r.w.config.Consumer)
-		c.text("0")
-		for _, p := range rest[:n] {
-			c.entry(p.id)
+		g.of, rest = rest[:n], rest[n:]
+		groups = append(groups, g)
+		switch g.fate {
+		case normal, chosen:
+			consumer := r.w.id
+			if g.fate == chosen {
+				consumer += suspectMark
+			}
+			c.command(5+n+2, "XCLAIM")
+			c.text(s.stream)
+			c.text(r.w.config.Group)
+			c.text(consumer)
+			c.text("0")
+			for _, p := range g.of {
+				c.entry(p.id)
+			}
+			c.text("RETRYCOUNT")
+			c.int(int64(g.count))
+		default:
+			for _, p := range g.of {
+				c.command(4, "XRANGE")
+				c.text(s.stream)
+				c.entry(p.id)
+				c.entry(p.id)
+			}
 		}
-		c.text("RETRYCOUNT")
-		c.int(int64(count))
-		groups = append(groups, group{n, count})
-		rest = rest[n:]
+	}
+	c.command(2+len(pending), "HMGET")
+	c.text(s.progress)
+	for _, p := range pending {
+		c.entry(p.id)
 	}
 	if err := c.flush(ioTimeout); err != nil {
 		return nil, err
@@ -198,28 +266,107 @@ func (r *reader) claim(c *conn, s *source, pending []pendingEntry) ([]item, erro
 	var said error
 	for _, g := range groups {
 		var err error
-		r.items, err = r.decoder.items(c, r.items, g.count)
+		if g.fate == normal || g.fate == chosen {
+			before := len(r.items)
+			r.items, err = r.decoder.items(c, r.items, g.count)
+			for i := before; i < len(r.items) && g.fate == chosen; i++ {
+				r.items[i].from = r.w.id + suspectMark
+			}
+		} else {
+			err = r.left(c, s, g.fate, g.of)
+		}
 		if !usable(err) {
 			return nil, err
 		}
 		said = cmp.Or(said, err)
 	}
+	records, err := r.records(c, pending)
+	switch {
+	case !usable(err):
+		return nil, err
+	case err != nil:
+		r.w.health.fail("the progress of "+s.stream, err)
+	default:
+		r.w.health.ok("the progress of " + s.stream)
+	}
 	if said != nil {
 		return nil, said
 	}
 	r.w.metrics.claimed.Add(float64(foreign))
-	if gone := len(pending) - len(r.items); gone > 0 {
-		r.w.metrics.vanished.Add(float64(gone))
-	}
 	slices.SortFunc(r.items, func(a, b item) int { return a.id.compare(b.id) })
+	for i := range r.items {
+		r.items[i].progress = records[r.items[i].id]
+	}
+	r.vanished(s, pending)
 	return r.items, nil
 }
 
-func (r *reader) counted(p pendingEntry) int {
-	if p.consumer != r.w.config.Consumer {
-		return p.deliveries + 1
+// left reads the entries that stay with their consumers.
+func (r *reader) left(c *conn, s *stream, f fate, of []pendingEntry) error {
+	var said error
+	for _, p := range of {
+		before := len(r.items)
+		var err error
+		r.items, err = r.decoder.items(c, r.items, p.deliveries)
+		if !usable(err) {
+			return err
+		}
+		said = cmp.Or(said, err)
+		if s.left == nil {
+			s.left = make(map[string]int)
+		}
+		s.left[p.consumer]++
+		if err == nil && len(r.items) == before {
+			r.items = append(r.items, item{id: p.id, gone: true})
+		}
+		for i := before; i < len(r.items); i++ {
+			r.items[i].fate = f
+			if f == suspect {
+				r.items[i].from = p.consumer
+			}
+		}
 	}
-	return max(1, p.deliveries)
+	return said
+}
+
+// records reads what HMGET answers: the records of entries that have one.
+func (r *reader) records(c *conn, of []pendingEntry) (records map[entryID][]byte, err error) {
+	n, err := c.array()
+	if err != nil {
+		return nil, err
+	}
+	if n != len(of) {
+		return nil, fmt.Errorf("%w: %d records of %d entries", errReply, n, len(of))
+	}
+	for _, p := range of {
+		record, err := c.own()
+		if err != nil {
+			return nil, err
+		}
+		if record != nil {
+			if records == nil {
+				records = make(map[entryID][]byte)
+			}
+			records[p.id] = record
+		}
+	}
+	return records, nil
+}
+
+// vanished sees to the entries that were pending and were not claimed: they were
+// acknowledged meanwhile, or trimmed, which leaves them pending in some versions of
+// Redis. An ack is right for both.
+func (r *reader) vanished(s *stream, pending []pendingEntry) {
+	if len(pending) == len(r.items) {
+		return
+	}
+	r.w.metrics.vanished.Add(float64(len(pending) - len(r.items)))
+	for _, p := range pending {
+		_, found := slices.BinarySearchFunc(r.items, p.id, func(it item, id entryID) int { return it.id.compare(id) })
+		if !found {
+			r.discard(s, p.id)
+		}
+	}
 }
 
 // reread reads entries again that found no place, of keys that have some now.
@@ -231,10 +378,26 @@ func (r *reader) reread(c *conn, s *stream) error {
 	d.mu.Unlock()
 	if len(r.skipped) > 0 {
 		r.pending = r.pending[:0]
+		accused := false
 		for _, e := range r.skipped {
-			r.pending = append(r.pending, pendingEntry{e.id, r.w.config.Consumer, e.deliveries})
+			p := pendingEntry{id: e.id, consumer: r.w.id, deliveries: e.deliveries}
+			if e.from != "" {
+				p.consumer, p.chosen = e.from, true
+				accused = true
+				s.left[e.from] = max(0, s.left[e.from]-1)
+				r.w.metrics.suspects.Inc()
+			}
+			r.pending = append(r.pending, p)
 		}
-		items, err := r.claim(c, s.source, r.pending)
+		if accused {
+			defer func() {
+				d.mu.Lock()
+				defer d.mu.Unlock()
+				d.core.release()
+				d.call()
+			}()
+		}
+		items, err := r.claim(c, s, r.pending)
 		if err != nil {
 			return err
 		}
@@ -242,7 +405,10 @@ func (r *reader) reread(c *conn, s *stream) error {
 		d.mu.Lock()
 		var noPlace map[entryID]bool
 		for _, e := range s.entries {
-			if d.core.offer(e, again) == skipped {
+			switch d.core.offer(e, again) {
+			case settled:
+				d.settle(e)
+			case skipped:
 				if noPlace == nil {
 					noPlace = make(map[entryID]bool)
 				}
@@ -262,8 +428,8 @@ func (r *reader) reread(c *conn, s *stream) error {
 
 // rescan looks for a key's skipped entries that are no longer remembered.
 func (r *reader) rescan(c *conn, s *stream, k *keyQueue) error {
-	cursor := s.cursor
-	defer func() { s.cursor = cursor }()
+	cursor, left := s.cursor, maps.Clone(s.left) // of which all was counted before
+	defer func() { s.cursor, s.left = cursor, left }()
 	after := k.tail
 	s.cursor = after
 	for {
@@ -275,7 +441,7 @@ func (r *reader) rescan(c *conn, s *stream, k *keyQueue) error {
 			s.cursor = r.pending[len(r.pending)-1].id
 		}
 		r.unknown(s)
-		items, err := r.claim(c, s.source, r.pending)
+		items, err := r.claim(c, s, r.pending)
 		if err != nil {
 			return err
 		}

@@ -19,7 +19,8 @@ type keyQueue struct {
 
 type skippedEntry struct {
 	id         entryID
-	deliveries int
+	deliveries int    // of a suspect: without the one that is to come
+	from       string // of a suspect: the consumer it is pending for
 }
 
 // A unit is a listener and a key.
@@ -58,6 +59,9 @@ func (c *core) newKey(s *source, name []byte) *keyQueue {
 // free reports whether it is worth while to read a key's skipped entries again.
 func (k *keyQueue) free() bool { return k.places <= places/2 }
 
+// accused reports whether the key's next skipped entry is a suspect.
+func (k *keyQueue) accused() bool { return len(k.skipped) > 0 && k.skipped[0].from != "" }
+
 func (k *keyQueue) skipping() bool { return len(k.skipped) > 0 || k.more }
 
 func (k *keyQueue) skip(e *entry) {
@@ -66,12 +70,12 @@ func (k *keyQueue) skip(e *entry) {
 		k.more = true
 		return
 	}
-	k.remember(e.id, e.deliveries)
+	k.remember(e)
 }
 
-func (k *keyQueue) remember(id entryID, deliveries int) {
-	k.skipped = append(k.skipped, skippedEntry{id, deliveries})
-	k.tail = id
+func (k *keyQueue) remember(e *entry) {
+	k.skipped = append(k.skipped, skippedEntry{e.id, e.deliveries, e.from})
+	k.tail = e.id
 }
 
 // unit returns the key's unit for a listener.

@@ -58,8 +58,9 @@ type stream struct {
 	newest  entryID // of all that were offered
 	served  bool    // the group was there before
 	retryAt time.Time
-	entries []*entry // of this read
-	others  bool     // another consumer has pending entries
+	entries []*entry       // of this read
+	others  bool           // another consumer has pending entries
+	left    map[string]int // suspects and such that stay pending for their consumers, by consumer
 }
 
 type phase uint8
@@ -142,8 +143,11 @@ func (r *reader) session(ctx context.Context, name string) error {
 	defer c.close()
 	// A read whose answer was lost has left entries pending.
 	for _, s := range r.streams {
-		if s.phase == following {
+		switch s.phase {
+		case following:
 			s.phase, s.cursor = recovering, s.newest
+		case recovering: // it is not known how far that went
+			s.cursor = entryID{}
 		}
 	}
 	for ctx.Err() == nil {
@@ -231,7 +235,7 @@ func (r *reader) round(ctx context.Context, c *conn) error {
 	}
 	room := r.w.desk.wantRoom(r.class, r.w.limit(r.class))
 	r.stuffed.Store(room <= 0)
-	if room <= 0 || r.n.backlog() > r.w.config.MaxInHand {
+	if room <= 0 || r.n.backlog() > r.w.config.MaxInHand || r.w.desk.backlog() > r.w.config.MaxInHand {
 		r.idle(ctx, fullCheck)
 		return nil
 	}
@@ -324,7 +328,7 @@ func (r *reader) ask(c *conn, f *flight, room int, block time.Duration) {
 	c.command(words, "XREADGROUP")
 	c.text("GROUP")
 	c.text(r.w.config.Group)
-	c.text(r.w.config.Consumer)
+	c.text(r.w.id)
 	c.text("COUNT")
 	c.int(int64(f.count))
 	if block > 0 {
@@ -360,7 +364,7 @@ func (r *reader) receive(c *conn, f *flight) error {
 	}
 	r.parked.Store(0)
 	for _, s := range f.streams {
-		_, others, err := readSummary(c, r.w.config.Consumer)
+		_, others, err := readSummary(c, r.foreign(s))
 		if !usable(err) {
 			return err
 		}
@@ -428,6 +432,21 @@ func (r *reader) land(f *flight) {
 		r.w.checkStill(s.source)
 	}
 	f.streams = f.streams[:0]
+}
+
+// foreign returns what tells whether a consumer has more pending entries than were
+// left with it.
+func (r *reader) foreign(s *stream) func(string, int) bool {
+	return func(consumer string, pending int) bool {
+		if r.w.own(consumer) {
+			return false
+		}
+		left := s.left[consumer]
+		if left > pending { // some have been acknowledged
+			s.left[consumer] = pending
+		}
+		return pending > left
+	}
 }
 
 // answers reads what XREADGROUP answers into the streams' entries.

@@ -39,8 +39,9 @@ type Worker struct {
 	match   func(eventType string) []*bound
 	all     []*bound
 	given   redis.UniversalClient
-	missing atomic.Int32  // lanes of the share that are not held
-	quiet   chan struct{} // capacity 1: a lane that is to be handed over may be still
+	missing atomic.Int32    // lanes of the share that are not held
+	quiet   chan struct{}   // capacity 1: a lane that is to be handed over may be still
+	letters chan DeadLetter // to be told; full: they are not. nil: nobody wants to know
 
 	epoch   time.Time // what clock counts from
 	started atomic.Bool
@@ -67,6 +68,7 @@ type bound struct {
 	maxAttempts int
 	unordered   bool
 	off         bool
+	gather      *gather // of a batch listener
 
 	counts counts
 }

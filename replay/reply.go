@@ -15,7 +15,10 @@ import (
 type item struct {
 	id         entryID
 	deliveries int
-	gone       bool // no longer in the stream, only pending
+	gone       bool   // no longer in the stream, only pending
+	fate       fate   // of a pending one
+	from       string // of a suspect: the consumer it is pending for
+	progress   []byte // the record of it, nil if there is none
 	entry      wire.Entry
 	bad        error
 }
@@ -226,6 +229,7 @@ type pendingEntry struct {
 	id         entryID
 	consumer   string
 	deliveries int
+	chosen     bool // a suspect whose turn has come
 }
 
 // readPending reads what XPENDING answers with a range.
@@ -272,8 +276,9 @@ func readPending(c *conn, into []pendingEntry) ([]pendingEntry, error) {
 }
 
 // readSummary reads what XPENDING answers without a range: how many entries are
-// pending, and whether any of them for another consumer than own.
-func readSummary(c *conn, own string) (total int64, others bool, err error) {
+// pending, and whether one of the consumers they are pending for is foreign, as
+// asked of each with its number of them.
+func readSummary(c *conn, foreign func(consumer string, pending int) bool) (total int64, others bool, err error) {
 	parts, err := c.array()
 	if err != nil {
 		return 0, false, err
@@ -303,10 +308,13 @@ func readSummary(c *conn, own string) (total int64, others bool, err error) {
 		if err != nil {
 			return 0, false, err
 		}
-		others = others || string(name) != own
-		if err := c.skip(); err != nil {
+		consumer := string(name)
+		count, err := c.word()
+		if err != nil {
 			return 0, false, err
 		}
+		n, _, _ := digits(count)
+		others = foreign(consumer, int(n)) || others
 	}
 	return total, others, nil
 }

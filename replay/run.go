@@ -38,7 +38,7 @@ func (w *Worker) Run(ctx context.Context) error {
 	}
 	_, cluster := w.given.(*redis.ClusterClient)
 	lay := newLayout(w, topology, cluster)
-	w.log.Info("worker starts", "consumer", w.config.Consumer, "shards", topology.Shards, "lanes", len(lay.lanes), "listeners", len(w.all))
+	w.log.Info("worker starts", "consumer", w.id, "shards", topology.Shards, "lanes", len(lay.lanes), "listeners", len(w.all))
 	w.warnOff()
 
 	// Three lives: reading ends with ctx, listeners when they have had their time,
@@ -63,6 +63,12 @@ func (w *Worker) Run(ctx context.Context) error {
 		}
 	}
 	services.Go(func() { w.watch(serving) })
+	services.Go(func() { (&clerk{w: w}).run(serving) })
+	var telling sync.WaitGroup
+	if w.config.OnDead != nil {
+		w.letters = make(chan DeadLetter, maxUntold)
+		telling.Go(w.tell)
+	}
 	w.layout.Store(lay)
 	k.run(ctx)
 
@@ -78,6 +84,10 @@ func (w *Worker) Run(ctx context.Context) error {
 	late := w.join()
 	endServing()
 	services.Wait()
+	if w.letters != nil {
+		close(w.letters)
+		telling.Wait()
+	}
 	if len(late) > 0 {
 		w.log.Error("listeners have not returned and are left behind", "listeners", late)
 	}
@@ -190,12 +200,4 @@ func (w *Worker) warnOff() {
 			w.log.Warn("a listener to pass over does not exist in this group", "listener", name)
 		}
 	}
-}
-
-// recount notes in Redis that an entry is about to be run for the nth time, and
-// reports whether it is still pending: else it was acknowledged meanwhile.
-func (w *Worker) recount(ctx context.Context, e *entry, n int) (pending bool, err error) {
-	ids, err := w.control.Do(ctx, "XCLAIM", e.src.stream, w.config.Group, w.config.Consumer, "0",
-		e.id.String(), "RETRYCOUNT", n, "JUSTID").Slice()
-	return len(ids) == 1, err
 }

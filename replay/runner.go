@@ -87,15 +87,17 @@ func (r *runner) hand(o outcome, delay time.Duration) {
 	}
 }
 
-// later wakes a task after delay. A timer that outlives the worker finds the desk
+// later has the clerk wake a task after delay. A timer that outlives the worker finds the desk
 // closed.
 func (r *runner) later(t *task, delay time.Duration) {
 	d := r.w.desk
 	time.AfterFunc(delay, func() {
 		d.mu.Lock()
 		defer d.mu.Unlock()
-		d.core.wake(t)
-		d.call()
+		if t.state == waiting && !d.core.closed {
+			d.jobs.due = append(d.jobs.due, t)
+			d.jobs.call()
+		}
 	})
 }
 
@@ -113,21 +115,6 @@ func (r *runner) perform(t *task) (outcome, time.Duration) {
 	if l.maxAge > 0 && now.Sub(e.delivery.Received) > l.maxAge {
 		l.counts.expired.Inc()
 		return succeeded, 0
-	}
-	if t.err != nil { // it has run here before
-		pending, err := w.recount(r.ctx, e, t.attempt)
-		if r.ctx.Err() != nil {
-			return revoked, 0
-		}
-		if err != nil {
-			w.health.fail("retries", err)
-			t.attempt-- // it has not run; finish counts it again
-			return retry, w.backoff(1)
-		}
-		w.health.ok("retries")
-		if !pending {
-			return succeeded, 0
-		}
 	}
 	d := &e.delivery
 	var shared *listener.Decoded
@@ -173,7 +160,7 @@ func (r *runner) judge(t *task) (outcome, time.Duration) {
 	}
 	if t.attempt >= l.maxAttempts || listener.Discarded(err) {
 		l.counts.gaveUp.Inc()
-		w.log.LogAttrs(context.Background(), slog.LevelError, "listener was given up for an entry, which stays pending", attrs...)
+		w.log.LogAttrs(context.Background(), slog.LevelError, "listener was given up for an entry", attrs...)
 		return gaveUp, 0
 	}
 	delay, asked := listener.RetryDelay(err)
@@ -218,8 +205,9 @@ func (w *Worker) watch(ctx context.Context) {
 			delete(d.runners, r)
 			l := r.task.listener
 			l.counts.abandoned.Inc()
-			w.log.Error("listener does not return and is abandoned; its entry stays pending",
+			w.log.Error("listener does not return and is abandoned",
 				"listener", l.name, "id", r.task.entry.delivery.ID, "event", r.task.entry.delivery.Type, "timeout", l.timeout)
+			r.task.err = errAbandoned
 			d.finish(r.task, gaveUp)
 			w.startRunner(r.upTo)
 		}

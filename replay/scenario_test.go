@@ -421,31 +421,3 @@ func TestRetriesRunOnlyWhatFailed(t *testing.T) {
 		t.Errorf("the other listener ran %d times, want 2", n)
 	}
 }
-
-func TestListenerThatIsGivenUpLeavesTheEntryPending(t *testing.T) {
-	t.Parallel()
-	d := deploy(t, "", 1, 1)
-	guild := d.guild(0, 1)
-	var runs atomic.Int32
-	var rec recorder
-	r := listener.New()
-	r.Add(listener.Handle("bad", "#", func(_ context.Context, e *listener.Delivery) error {
-		if e.Sequence == 1 {
-			runs.Add(1)
-			return errors.New("always")
-		}
-		return rec.listen(context.Background(), e)
-	}))
-	d.run(r, replay.Config{MaxDeliveries: 3, Backoff: time.Millisecond, BackoffMax: time.Millisecond})
-	id := d.post(guild)
-	d.post(guild)
-	waitFor(t, "the entry behind it", func() bool { return rec.len() == 1 })
-	if n := runs.Load(); n != 3 {
-		t.Errorf("%d runs, want MaxDeliveries, 3", n)
-	}
-	waitFor(t, "one entry pending", func() bool { return d.pending("workers") == 1 })
-	p := d.rdb.XPendingExt(t.Context(), xpending(d.stream(guild, false), "workers")).Val()
-	if len(p) != 1 || p[0].ID != id || p[0].RetryCount != 3 {
-		t.Errorf("pending = %+v, want %s with 3 deliveries", p, id)
-	}
-}
