@@ -1,0 +1,361 @@
+package replay_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/sluicehq/sluice/internal/redistest"
+	"github.com/sluicehq/sluice/internal/wire"
+	"github.com/sluicehq/sluice/listener"
+	"github.com/sluicehq/sluice/replay"
+)
+
+// A mortal is a worker that dies when its listener gets a certain entry: it loses
+// Redis at once, and what runs in it never comes to an end.
+type mortal struct {
+	proxy *redistest.Proxy
+	died  chan struct{}
+	hold  chan struct{}
+	once  sync.Once
+}
+
+func (d *deployment) mortal(kills func(*listener.Delivery) bool, listen listener.Func, config replay.Config) *mortal {
+	d.t.Helper()
+	m := &mortal{proxy: redistest.NewProxy(d.t, d.addr), died: make(chan struct{}), hold: make(chan struct{})}
+	config.DrainTimeout = time.Millisecond
+	d.runAt(m.proxy.Addr(), registry("l", "#", func(ctx context.Context, e *listener.Delivery) error {
+		if kills(e) {
+			m.once.Do(func() {
+				m.proxy.Down()
+				close(m.died)
+			})
+		}
+		select {
+		case <-m.died:
+			<-m.hold
+			return ctx.Err()
+		default:
+		}
+		return listen(ctx, e)
+	}), config)
+	d.t.Cleanup(func() { close(m.hold) }) // before it is stopped
+	return m
+}
+
+// TestAnEntryThatKillsProcesses: it is a dead letter after MaxDeliveries starts,
+// and no other entry is, however many were in hand when it killed.
+func TestAnEntryThatKillsProcesses(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, "", 1, 4)
+	const total, guilds = 300, 30
+	config := replay.Config{Lease: 500 * time.Millisecond, MaxDeliveries: 4}
+	var mu sync.Mutex
+	starts := 0
+	last := map[string]int64{}
+	ran := map[int64]int{}
+	disorder := 0
+	poison := int64(150)
+	for i := range total {
+		d.post(d.guild(0, i%guilds))
+	}
+	kills := func(e *listener.Delivery) bool {
+		mu.Lock()
+		defer mu.Unlock()
+		if e.Sequence == poison {
+			starts++
+			if e.Attempt != starts {
+				t.Errorf("start %d is attempt %d", starts, e.Attempt)
+			}
+		}
+		return e.Sequence == poison
+	}
+	listen := func(_ context.Context, e *listener.Delivery) error {
+		mu.Lock()
+		defer mu.Unlock()
+		ran[e.Sequence]++
+		if ran[e.Sequence] == 1 { // those run again are behind what a dead worker could not acknowledge
+			if e.Sequence < last[e.GuildID] {
+				disorder++
+			}
+			last[e.GuildID] = e.Sequence
+		}
+		return nil
+	}
+	for range 4 {
+		m := d.mortal(kills, listen, config)
+		select {
+		case <-m.died:
+		case <-time.After(20 * time.Second):
+			t.Fatal("the poisonous entry was not started")
+		}
+	}
+	d.run(registry("l", "#", func(ctx context.Context, e *listener.Delivery) error {
+		kills(e)
+		return listen(ctx, e)
+	}), config)
+	letter := d.letters("workers", 1)[0]
+	mu.Lock()
+	defer mu.Unlock()
+	if starts != 4 {
+		t.Errorf("%d starts of the poisonous entry, want MaxDeliveries, 4", starts)
+	}
+	if letter["sequence"] != fmt.Sprint(poison) || letter["error"] != "l: process died while it ran" ||
+		letter["deliveries"] != "4" || !strings.HasSuffix(letter["consumer"].(string), "!") {
+		t.Errorf("letter = %v", letter)
+	}
+	for seq := int64(1); seq <= total; seq++ {
+		if (ran[seq] == 0) != (seq == poison) {
+			t.Errorf("sequence %d was handled %d times", seq, ran[seq])
+		}
+	}
+	if disorder > 0 {
+		t.Errorf("%d out of order", disorder)
+	}
+}
+
+// A suspect that does not kill runs on, and others of its key behind it; entries
+// of other keys do not wait for it.
+func TestSuspectsRunAloneWhileOthersFlow(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, "", 1, 1)
+	a, b, other := d.guild(0, 1), d.guild(0, 2), d.guild(0, 3)
+	stream := d.stream(a, false)
+	var suspects []string
+	for _, g := range []string{a, a, b} {
+		suspects = append(suspects, d.post(g))
+	}
+	d.rdb.XGroupCreateMkStream(t.Context(), stream, "workers", "0")
+	d.rdb.Do(t.Context(), "XREADGROUP", "GROUP", "workers", "dead", "STREAMS", stream, ">")
+	for _, id := range suspects {
+		d.rdb.Do(t.Context(), "XCLAIM", stream, "workers", "dead", 0, id, "RETRYCOUNT", 2)
+	}
+	d.post(a) // 4
+	d.post(b) // 5
+	hold := make(chan struct{})
+	release := sync.OnceFunc(func() { close(hold) })
+	defer release()
+	var rec recorder
+	var running, most atomic.Int32
+	w := d.run(registry("l", "#", func(ctx context.Context, e *listener.Delivery) error {
+		if e.Sequence <= 3 {
+			most.Store(max(most.Load(), running.Add(1)))
+			<-hold
+			running.Add(-1)
+		}
+		return rec.listen(ctx, e)
+	}), quick)
+	waitFor(t, "the first suspect", func() bool { return running.Load() == 1 })
+	waitFor(t, "ready with suspects left", func() bool { return w.Ready() == nil })
+	for range 10 {
+		d.post(other)
+	}
+	waitFor(t, "the others", func() bool { return rec.len() == 10 })
+	counts := map[string]int{}
+	for _, p := range d.rdb.XPendingExt(t.Context(), xpending(stream, "workers")).Val() {
+		_, mark := strings.CutSuffix(p.Consumer, "!")
+		counts[fmt.Sprint(p.Consumer == "dead", mark, p.RetryCount)]++
+	}
+	if got, want := fmt.Sprint(counts), "map[false false 1:2 false true 3:1 true false 2:2]"; got != want {
+		t.Errorf("pending (dead's, suspect, deliveries) = %s, want %s", got, want)
+	}
+	release()
+	waitFor(t, "all acked", func() bool { return rec.len() == 15 && d.pending("workers") == 0 })
+	if n := most.Load(); n != 1 {
+		t.Errorf("%d suspects ran at once, want 1", n)
+	}
+	order := map[string][]int64{}
+	for _, e := range rec.all() {
+		order[e.GuildID] = append(order[e.GuildID], e.Sequence)
+		if e.Sequence <= 3 && e.Attempt != 3 || e.Sequence > 3 && e.Attempt != 1 {
+			t.Errorf("sequence %d is attempt %d", e.Sequence, e.Attempt)
+		}
+	}
+	for g, seqs := range order {
+		if !slices.IsSorted(seqs) {
+			t.Errorf("guild %s in the order %v", g, seqs)
+		}
+	}
+}
+
+// A successor runs only the listeners that have not ended.
+func TestProgressOutlivesTheWorker(t *testing.T) {
+	t.Parallel()
+	for _, crash := range []bool{true, false} {
+		t.Run(fmt.Sprint("crash=", crash), func(t *testing.T) {
+			t.Parallel()
+			d := deploy(t, "", 1, 1)
+			d.t = t
+			var mu sync.Mutex
+			runs := map[string][]int{}
+			fixed := false
+			r := func() *listener.Registry {
+				r := listener.New()
+				for _, name := range []string{"good", "bad", "worse"} {
+					r.Add(listener.Handle(name, "#", func(_ context.Context, e *listener.Delivery) error {
+						mu.Lock()
+						defer mu.Unlock()
+						runs[name] = append(runs[name], e.Attempt)
+						switch {
+						case name == "bad" && !fixed:
+							return errors.New("not yet")
+						case name == "worse":
+							return listener.Discard(errors.New("never"))
+						}
+						return nil
+					}))
+				}
+				return r
+			}
+			proxy := redistest.NewProxy(t, d.addr)
+			w := d.runAt(proxy.Addr(), r(), replay.Config{Lease: 500 * time.Millisecond, Backoff: time.Hour, BackoffMax: time.Hour})
+			id := d.post(d.guild(0, 1))
+			waitFor(t, "the record", func() bool { return strings.Count(d.progress("workers")[id], "\n") == 1 })
+			lines := strings.Split(d.progress("workers")[id], "\n")
+			slices.Sort(lines)
+			if got := strings.Join(lines, "|"); got != "good|worse never" {
+				t.Errorf("record = %q, want good and worse", got)
+			}
+			mu.Lock()
+			fixed = true
+			mu.Unlock()
+			if crash {
+				proxy.Down()
+			} else {
+				w.stop()
+			}
+			d.run(r(), quick)
+			letter := d.letters("workers", 1)[0]
+			if letter["listeners"] != "worse" || letter["error"] != "worse: never" {
+				t.Errorf("listeners %q, error %q", letter["listeners"], letter["error"])
+			}
+			mu.Lock()
+			defer mu.Unlock()
+			if got := fmt.Sprint(runs); got != "map[bad:[1 2] good:[1] worse:[1]]" {
+				t.Errorf("attempts = %s", got)
+			}
+			if p := d.progress("workers"); len(p) != 0 {
+				t.Errorf("progress left: %v", p)
+			}
+		})
+	}
+}
+
+// What was not begun goes back as if it had not been read.
+func TestShutdownHandsBackUncounted(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, "", 1, 2)
+	begun := make(chan struct{}, 1)
+	goOn := make(chan struct{})
+	var once sync.Once
+	config := quick
+	config.Lease = 5 * time.Second
+	r := listener.New()
+	var first, quickly recorder
+	r.Add(listener.Handle("slow", "#", func(ctx context.Context, e *listener.Delivery) error {
+		once.Do(func() { begun <- struct{}{}; <-goOn })
+		return first.listen(ctx, e)
+	}))
+	r.Add(listener.Handle("quick", "#", quickly.listen))
+	config.Concurrency = 2
+	w := d.run(r, config)
+	guild := d.guild(0, 1)
+	for range 40 { // more than have places
+		d.post(guild)
+	}
+	d.put(true, []string{guild}, []wire.Entry{d.entry("INTERACTION_CREATE", guild)})
+	<-begun
+	waitFor(t, "the other listener to be ahead", func() bool { return quickly.len() >= 16 })
+	waitFor(t, "all read", func() bool { return d.pending("workers") >= 40 })
+	go w.stop()
+	waitFor(t, "the worker to leave", func() bool {
+		return d.rdb.HLen(t.Context(), wire.WorkersKey(d.prefix, "workers")).Val() == 0
+	})
+	close(goOn)
+	waitFor(t, "the leases to go", func() bool { return len(d.holders("workers")) == 0 })
+	w.stop()
+	handled := first.len()
+	for _, p := range d.rdb.XPendingExt(t.Context(), xpending(d.stream(guild, false), "workers")).Val() {
+		if p.Consumer != "-" || p.RetryCount != 0 || p.Idle < time.Hour {
+			t.Fatalf("pending = %+v, want it handed back", p)
+		}
+	}
+	for _, c := range d.rdb.XInfoConsumers(t.Context(), d.stream(guild, false), "workers").Val() {
+		if c.Name != "-" {
+			t.Errorf("consumer %s is left", c.Name)
+		}
+	}
+	began := time.Now()
+	var rest, again recorder
+	r = listener.New()
+	r.Add(listener.Handle("slow", "#", rest.listen), listener.Handle("quick", "#", again.listen))
+	d.run(r, quick)
+	waitFor(t, "all acked", func() bool { return d.pending("workers") == 0 && handled+rest.len() >= 41 })
+	if took := time.Since(began); took > 2*time.Second {
+		t.Errorf("the successor took %v: it waited for something", took)
+	}
+	if n := handled + rest.len(); n != 41 {
+		t.Errorf("the slow listener ran %d times, want 41", n)
+	}
+	if n := quickly.len() + again.len(); n != 41 {
+		t.Errorf("the quick listener ran %d times, want 41", n)
+	}
+	for _, e := range append(rest.all(), again.all()...) {
+		if e.Attempt != 1 {
+			t.Errorf("sequence %d is attempt %d, want 1", e.Sequence, e.Attempt)
+		}
+	}
+}
+
+// A retry that was begun counts, also when the lane is handed over.
+func TestHandingBackKeepsWhatFailed(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, "", 1, 1)
+	var runs atomic.Int32
+	fail := func(context.Context, *listener.Delivery) error {
+		runs.Add(1)
+		return listener.RetryAfter(time.Hour, errors.New("no"))
+	}
+	config := quick
+	config.BackoffMax = time.Hour
+	config.MaxDeliveries = 3
+	d.post(d.guild(0, 1))
+	for i := range int32(3) {
+		w := d.run(registry("l", "#", fail), config)
+		waitFor(t, "a run", func() bool { return runs.Load() == i+1 })
+		if i < 2 {
+			w.stop()
+		}
+	}
+	if letter := d.letters("workers", 1)[0]; letter["deliveries"] != "3" || runs.Load() != 3 {
+		t.Errorf("deliveries = %v, %d runs, want 3", letter["deliveries"], runs.Load())
+	}
+}
+
+func TestConsumersOfTheDeadAreRemoved(t *testing.T) {
+	t.Parallel()
+	d := deploy(t, "", 1, 1)
+	guild := d.guild(0, 1)
+	stream := d.stream(guild, false)
+	d.rdb.XGroupCreateMkStream(t.Context(), stream, "workers", "0")
+	for _, name := range []string{"dead", "gone!"} {
+		d.rdb.XGroupCreateConsumer(t.Context(), stream, "workers", name)
+	}
+	config := quick
+	config.Lease = 200 * time.Millisecond
+	hold := make(chan struct{})
+	defer close(hold)
+	w := d.run(registry("l", "#", func(context.Context, *listener.Delivery) error { <-hold; return nil }), config)
+	waitFor(t, "ready", func() bool { return w.Ready() == nil })
+	d.post(guild)
+	waitFor(t, "only the worker's own", func() bool {
+		c := d.rdb.XInfoConsumers(t.Context(), stream, "workers").Val()
+		return len(c) == 1 && c[0].Name != "dead" && c[0].Pending == 1
+	})
+}
