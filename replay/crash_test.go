@@ -156,7 +156,7 @@ func TestSuspectsRunAloneWhileOthersFlow(t *testing.T) {
 	for range 10 {
 		d.post(other)
 	}
-	waitFor(t, "the others", func() bool { return rec.len() == 10 })
+	waitFor(t, "the others", func() bool { return rec.len() == 10 && d.pending("workers") == 5 })
 	counts := map[string]int{}
 	for _, p := range d.rdb.XPendingExt(t.Context(), xpending(stream, "workers")).Val() {
 		_, mark := strings.CutSuffix(p.Consumer, "!")

@@ -153,6 +153,8 @@ func (d *desk) wantRoom(class class, limit int) int {
 	d.core.scarce[class] = 0
 	if room <= 0 {
 		d.core.scarce[class] = max(1, limit*3/4)
+		d.core.hurry()
+		d.call()
 	}
 	return room
 }

@@ -17,6 +17,9 @@ const (
 	MaxSkipped = maxSkipped
 )
 
+// TooOld reports whether an INFO is of a server that is too old.
+func TooOld(info string) (string, bool) { return tooOld(info) }
+
 // A Core is the core with one stream and some listeners, for tests.
 type Core struct {
 	c         core

@@ -83,7 +83,9 @@ var ErrStarted = errors.New("replay: the worker was run before; make another wit
 // New returns a worker for the registry's listeners, which it takes into use:
 // nothing can be added afterwards. The client is for one Redis (also behind
 // sentinels) or for a cluster; it stays the caller's to close. New does no I/O.
-// The error names every field of config that is wrong, or wraps ErrClient.
+// The error names every field of config that is wrong and every listener that
+// would run nowhere, or wraps ErrClient, or listener.ErrNoSession for handlers of
+// AddHandler without a session to call them with.
 func New(client redis.UniversalClient, registry *listener.Registry, config Config) (*Worker, error) {
 	c, err := config.withDefaults()
 	errs := []error{err}
@@ -94,6 +96,8 @@ func New(client redis.UniversalClient, registry *listener.Registry, config Confi
 	}
 	if registry == nil {
 		errs = append(errs, errors.New("registry is nil"))
+	} else {
+		errs = append(errs, refuse(registry, c.Events))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return nil, fmt.Errorf("replay: %w", err)
@@ -121,6 +125,10 @@ func New(client redis.UniversalClient, registry *listener.Registry, config Confi
 		}
 		if b.maxAttempts == 0 {
 			b.maxAttempts = c.MaxDeliveries
+		}
+		if o, ok := l.Batch(); ok {
+			b.gather = &gather{size: o.MaxSize, wait: o.MaxWait}
+			w.desk.core.gathers = append(w.desk.core.gathers, b.gather)
 		}
 		b.counts = w.metrics.of(b.name)
 		known[l] = b

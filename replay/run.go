@@ -25,7 +25,8 @@ var errNoTopology = errors.New("no topology is recorded yet; a gateway records i
 // lanes and replays their entries until ctx ends. Then it reads no more, lets the
 // listeners that run end within Config.DrainTimeout, acknowledges what has ended,
 // hands its lanes over and returns nil. It returns an error only for a topology
-// that it can't use, and ErrStarted if it was called before.
+// that it can't use, one that wraps ErrServer for such a server, and ErrStarted if
+// it was called before.
 func (w *Worker) Run(ctx context.Context) error {
 	if !w.started.CompareAndSwap(false, true) {
 		return ErrStarted
@@ -34,6 +35,9 @@ func (w *Worker) Run(ctx context.Context) error {
 	defer w.control.Close()
 	topology, err := w.awaitTopology(ctx)
 	if err != nil || ctx.Err() != nil {
+		return err
+	}
+	if err := w.check(ctx, topology); err != nil {
 		return err
 	}
 	_, cluster := w.given.(*redis.ClusterClient)

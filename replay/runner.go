@@ -17,8 +17,9 @@ type runner struct {
 	upTo class // the classes it takes
 
 	// Guarded by the desk's mutex.
-	task      *task // being run
-	abandoned bool  // its task was settled without it
+	task      *task     // being run
+	abandoned bool      // its task was settled without it
+	batch     []batched // its task and mates, those that are run
 
 	ctx      context.Context // of the stream whose task it is
 	deadline atomic.Int64    // time.Duration of Worker.clock when its listener should have returned; 0: it runs none
@@ -45,7 +46,11 @@ func (r *runner) run() {
 			return
 		}
 		if r.deadline.Swap(0) != 0 { // the listener has ended the goroutine
-			r.settle(r.judge(r.task))
+			if r.task.listener.gather != nil {
+				r.settleBatch()
+			} else {
+				r.settle(r.judge(r.task, r.err))
+			}
 			r.w.startRunner(r.upTo)
 		}
 		d.mu.Lock()
@@ -61,10 +66,15 @@ func (r *runner) run() {
 		}
 		r.ctx = r.task.entry.src.ctx
 		d.mu.Unlock()
+		if r.task.listener.gather != nil {
+			r.performBatch(r.task)
+			d.mu.Lock()
+			continue
+		}
 		o, delay := r.perform(r.task)
 		d.mu.Lock()
 		if !r.abandoned {
-			r.hand(o, delay)
+			r.hand(r.task, o, delay)
 		}
 	}
 	delete(d.runners, r)
@@ -75,15 +85,15 @@ func (r *runner) run() {
 func (r *runner) settle(o outcome, delay time.Duration) {
 	r.w.desk.mu.Lock()
 	defer r.w.desk.mu.Unlock()
-	r.hand(o, delay)
+	r.hand(r.task, o, delay)
 }
 
-// hand hands the task back; one to be retried is woken after delay. It is called
+// hand hands a task back; one to be retried is woken after delay. It is called
 // with the desk's mutex held.
-func (r *runner) hand(o outcome, delay time.Duration) {
-	r.w.desk.finish(r.task, o)
+func (r *runner) hand(t *task, o outcome, delay time.Duration) {
+	r.w.desk.finish(t, o)
 	if o == retry {
-		r.later(r.task, delay)
+		r.later(t, delay)
 	}
 }
 
@@ -105,16 +115,8 @@ func (r *runner) later(t *task, delay time.Duration) {
 func (r *runner) perform(t *task) (outcome, time.Duration) {
 	w, e, l := r.w, t.entry, t.listener
 	now := time.Now()
-	if !e.src.lane.valid(now.Sub(w.epoch)) {
-		return revoked, 0
-	}
-	if l.off {
-		l.counts.passedOver.Inc()
-		return succeeded, 0
-	}
-	if l.maxAge > 0 && now.Sub(e.delivery.Received) > l.maxAge {
-		l.counts.expired.Inc()
-		return succeeded, 0
+	if o, not := w.passOver(t, now); not {
+		return o, 0
 	}
 	d := &e.delivery
 	var shared *listener.Decoded
@@ -139,16 +141,31 @@ func (r *runner) perform(t *task) (outcome, time.Duration) {
 	if r.err == nil {
 		return succeeded, 0
 	}
-	return r.judge(t)
+	return r.judge(t, r.err)
 }
 
-// judge decides what follows from a run that failed with r.err.
-func (r *runner) judge(t *task) (outcome, time.Duration) {
+// passOver reports whether a task is not to be run, and what becomes of it then.
+func (w *Worker) passOver(t *task, now time.Time) (o outcome, not bool) {
+	e, l := t.entry, t.listener
+	switch {
+	case !e.src.lane.valid(now.Sub(w.epoch)):
+		return revoked, true
+	case l.off:
+		l.counts.passedOver.Inc()
+		return succeeded, true
+	case l.maxAge > 0 && now.Sub(e.delivery.Received) > l.maxAge:
+		l.counts.expired.Inc()
+		return succeeded, true
+	}
+	return 0, false
+}
+
+// judge decides what follows from a run that failed.
+func (r *runner) judge(t *task, err error) (outcome, time.Duration) {
 	w, l := r.w, t.listener
 	if r.ctx.Err() != nil { // the lane was lost, or the worker stops: not the listener's fault
 		return revoked, 0
 	}
-	err := r.err
 	t.err = err
 	l.counts.failures.Inc()
 	attrs := []slog.Attr{
@@ -182,6 +199,14 @@ func (w *Worker) backoff(failed int) time.Duration {
 	return d - rand.N(d/2+1)
 }
 
+// abandon gives up on a task whose listener does not return. It is called with the
+// desk's mutex held.
+func (w *Worker) abandon(t *task) {
+	t.err = errAbandoned
+	t.listener.counts.gaveUp.Inc()
+	w.desk.finish(t, gaveUp)
+}
+
 // watch settles the tasks of listeners that do not return, and gives others a
 // runner in their place, until ctx ends.
 func (w *Worker) watch(ctx context.Context) {
@@ -204,11 +229,15 @@ func (w *Worker) watch(ctx context.Context) {
 			r.abandoned = true
 			delete(d.runners, r)
 			l := r.task.listener
-			l.counts.abandoned.Inc()
 			w.log.Error("listener does not return and is abandoned",
 				"listener", l.name, "id", r.task.entry.delivery.ID, "event", r.task.entry.delivery.Type, "timeout", l.timeout)
-			r.task.err = errAbandoned
-			d.finish(r.task, gaveUp)
+			l.counts.abandoned.Inc()
+			if l.gather == nil {
+				w.abandon(r.task)
+			}
+			for _, b := range r.batch {
+				w.abandon(b.task)
+			}
 			w.startRunner(r.upTo)
 		}
 		d.mu.Unlock()
