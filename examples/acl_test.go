@@ -58,8 +58,10 @@ func TestRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	d.send(t, "MESSAGE_UPDATE", about(author+`,"content":"Hello!"`))
+	d.send(t, "MESSAGE_UPDATE", about(`,"content":5`)) // which no listener can take
 	d.send(t, "GUILD_DELETE", `{"id":"`+guild+`"}`)
 	editlog.prints(t, `"Hello" became "Hello!"`)
+	eventually(t, "there is a dead letter", func() bool { return d.rdb.XLen(t.Context(), "{sluice:0/1}:dead:edits").Val() == 1 })
 	for _, p := range []*program{editlog, welcome, second} {
 		p.stop(t)
 		if strings.Contains(p.stderr.String(), "NOPERM") {
