@@ -47,7 +47,7 @@ func TestCluster(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := forward.NewPacer(rdb, cfg.Prefix).Wait(t.Context(), 0); err != nil {
+	if err := forward.NewPacer(rdb, cfg.Prefix, nil).Wait(t.Context(), 0); err != nil {
 		t.Error(err)
 	}
 	if diff := cmp.Diff(upTo(int64(len(sent))), sequences(entries(t, rdb, cfg.Prefix))); diff != "" {

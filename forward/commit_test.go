@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/redis/go-redis/v9"
@@ -336,6 +337,7 @@ func TestOversized(t *testing.T) {
 func TestTakeoverInFlight(t *testing.T) {
 	t.Parallel()
 	rdb, cfg := redistest.Client(t), config(redistest.Prefix(t))
+	cfg.OwnerTTL = time.Minute // the first does not see that it is no longer the owner
 	gate := newGate(t, redistest.Addr(t), []byte("\r\nEXEC\r\n"))
 	first := make(chan error, 1)
 	taken := make(chan struct{})

@@ -3,6 +3,7 @@ package forward
 import (
 	"context"
 	"log/slog"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/redis/go-redis/v9"
@@ -35,10 +36,14 @@ func Hold(ctx context.Context, rdb redis.UniversalClient, cfg Config, source fun
 		h.Session = session
 		return source(ctx, h, func(d gateway.Dispatch) error { return h.shard.Dispatch(ctx, d) })
 	}
+	living, leave := context.WithCancel(ctx)
+	defer leave()
+	go f.crew.run(living) // ends with Hold
 	record, err := h.shard.takeover(ctx)
 	if err != nil {
 		return err
 	}
+	defer h.shard.crew.release()
 	return h.shard.hold(ctx, record)
 }
 
@@ -53,6 +58,9 @@ func Run(ctx context.Context, rdb redis.UniversalClient, cfg Config, source func
 		h.Session = session
 		return source(ctx, h, func(d gateway.Dispatch) error { return h.shard.Dispatch(ctx, d) })
 	}
+	living, leave := context.WithCancel(ctx)
+	defer leave()
+	go f.crew.run(living) // ends with Run
 	return h.shard.run(ctx)
 }
 
@@ -79,8 +87,8 @@ func (h *Held) HeartbeatSequence(received int64) int64 { return h.shard.Sequence
 func (h *Held) End(ctx context.Context, reason string) { h.shard.SessionEnded(ctx, reason) }
 
 // NewPacer returns the pacer that a Forwarder gives its shards.
-func NewPacer(rdb redis.UniversalClient, prefix string) gateway.Pacer {
-	return &redisPacer{rdb: rdb, prefix: prefix, logger: slog.Default()}
+func NewPacer(rdb redis.UniversalClient, prefix string, limit func(context.Context) (int, int, time.Duration, error)) gateway.Pacer {
+	return &redisPacer{rdb: rdb, prefix: prefix, limit: limit, logger: slog.New(slog.DiscardHandler)}
 }
 
 // TrimPasses reports how often the shard's streams were looked at.
@@ -99,6 +107,7 @@ func NewCommitBench(ctx context.Context, rdb redis.UniversalClient, cfg Config, 
 		return nil, err
 	}
 	s := f.shards[0]
+	s.crew.count(1)
 	record, err := s.takeover(ctx)
 	if err != nil {
 		return nil, err
@@ -131,3 +140,28 @@ func (c *CommitBench) Commit(ctx context.Context) error {
 
 // Close ends the connection.
 func (c *CommitBench) Close() { c.committer.disconnect() }
+
+// A Crew is one process's view of those that may hold the same shards.
+type Crew struct{ crew *crew }
+
+// NewCrew returns the crew of a process.
+func NewCrew(rdb redis.UniversalClient, cfg Config) (*Crew, error) {
+	cfg, _, err := cfg.filled()
+	return &Crew{newCrew(rdb, cfg)}, err
+}
+
+// Run says that the process lives.
+func (c *Crew) Run(ctx context.Context) error { return c.crew.run(ctx) }
+
+// Reserve asks for a place for a shard.
+func (c *Crew) Reserve(urgent bool) bool { return c.crew.reserve(urgent) }
+
+// Release gives one back.
+func (c *Crew) Release() { c.crew.release() }
+
+// Live returns how many processes are known to live.
+func (c *Crew) Live() int {
+	c.crew.mu.Lock()
+	defer c.crew.mu.Unlock()
+	return c.crew.live
+}

@@ -21,6 +21,7 @@ import (
 	"os"
 	"runtime"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -90,6 +91,11 @@ type Config struct {
 	// DefaultTrimEvery.
 	TrimEvery time.Duration
 
+	// StartLimit asks Discord how many identifies are left of those allowed in a
+	// day, how many those are, and when the count starts over. Near the end of
+	// them shards wait for that. nil: nobody is asked.
+	StartLimit func(context.Context) (remaining, total int, resetAfter time.Duration, err error)
+
 	// Cache of each shard; its MemoryBytes are for the whole process.
 	Cache cache.Config
 
@@ -102,6 +108,7 @@ type Forwarder struct {
 	cfg    Config
 	shards []*shard
 	rdb    redis.UniversalClient
+	crew   *crew
 }
 
 // New returns a forwarder for the shards in cfg. Shard, Shards, Pacer, Logger
@@ -111,10 +118,10 @@ func New(rdb redis.UniversalClient, gw gateway.Config, cfg Config) (*Forwarder, 
 	if err != nil {
 		return nil, fmt.Errorf("forward: %w", err)
 	}
-	f := &Forwarder{cfg: cfg, rdb: rdb}
+	f := &Forwarder{cfg: cfg, rdb: rdb, crew: newCrew(rdb, cfg)}
 	buffer := newBudget(cfg.BufferBytes)
 	if gw.Pacer == nil {
-		gw.Pacer = &redisPacer{rdb: rdb, prefix: cfg.Prefix, logger: cfg.Logger}
+		gw.Pacer = &redisPacer{rdb: rdb, prefix: cfg.Prefix, limit: cfg.StartLimit, logger: cfg.Logger}
 	}
 	perShard := cfg.Cache
 	perShard.Metrics = cfg.Metrics
@@ -123,7 +130,7 @@ func New(rdb redis.UniversalClient, gw gateway.Config, cfg Config) (*Forwarder, 
 	}
 	perShard.MemoryBytes = max(perShard.MemoryBytes/int64(len(cfg.ShardIDs)), 1)
 	for _, id := range cfg.ShardIDs {
-		s, err := newShard(rdb, gw, cfg, perShard, id, events, buffer)
+		s, err := newShard(rdb, gw, cfg, perShard, id, events, buffer, f.crew)
 		if err != nil {
 			return nil, fmt.Errorf("forward: shard %d: %w", id, err)
 		}
@@ -138,9 +145,22 @@ func New(rdb redis.UniversalClient, gw gateway.Config, cfg Config) (*Forwarder, 
 // topology is not the configured one. It is called once.
 func (f *Forwarder) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
+	living, leave := context.WithCancel(context.WithoutCancel(ctx))
+	defer leave()
+	group.Go(func() error { return f.crew.run(living) })
+	var shards sync.WaitGroup
 	for _, s := range f.shards {
-		group.Go(func() error { return s.run(ctx) })
+		shards.Add(1)
+		group.Go(func() error {
+			defer shards.Done()
+			return s.run(ctx)
+		})
 	}
+	group.Go(func() error {
+		defer leave() // it lives for as long as it holds a shard
+		shards.Wait()
+		return nil
+	})
 	return group.Wait()
 }
 

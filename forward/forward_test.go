@@ -292,7 +292,7 @@ func TestTrim(t *testing.T) {
 func TestPacer(t *testing.T) {
 	t.Parallel()
 	rdb, prefix := redistest.Client(t), redistest.Prefix(t)
-	one, other := forward.NewPacer(rdb, prefix), forward.NewPacer(rdb, prefix)
+	one, other := forward.NewPacer(rdb, prefix, nil), forward.NewPacer(rdb, prefix, nil)
 	if err := errors.Join(one.Wait(t.Context(), 0), other.Wait(t.Context(), 1)); err != nil {
 		t.Fatal(err) // two buckets do not wait for each other
 	}
@@ -306,5 +306,26 @@ func TestPacer(t *testing.T) {
 	}
 	if err := other.Wait(t.Context(), 0); err != nil {
 		t.Errorf("bucket 0 after its time: %v", err)
+	}
+}
+
+// TestPacerSparesTheLast waits when next to no identifies are left of a day's.
+func TestPacerSparesTheLast(t *testing.T) {
+	t.Parallel()
+	rdb := redistest.Client(t)
+	asked := 0
+	left := []int{10, 10, 11} // of 1,000, of which 10 are spared
+	p := forward.NewPacer(rdb, redistest.Prefix(t), func(context.Context) (int, int, time.Duration, error) {
+		asked++
+		return left[asked-1], 1000, time.Millisecond, nil
+	})
+	if err := p.Wait(t.Context(), 0); err != nil || asked != 3 {
+		t.Errorf("Wait = %v after %d questions, want nil after 3", err, asked)
+	}
+	failing := forward.NewPacer(rdb, redistest.Prefix(t), func(context.Context) (int, int, time.Duration, error) {
+		return 0, 0, 0, errors.New("discord is away")
+	})
+	if err := failing.Wait(t.Context(), 0); err != nil {
+		t.Errorf("Wait while Discord can't be asked = %v", err)
 	}
 }

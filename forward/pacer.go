@@ -19,11 +19,41 @@ const identifyEvery = 5 * time.Second
 type redisPacer struct {
 	rdb    redis.UniversalClient
 	prefix string
+	limit  func(context.Context) (remaining, total int, resetAfter time.Duration, err error) // nil: none
 	logger *slog.Logger
+}
+
+// spared is the part of a day's identifies that is not used: Discord resets the
+// token of a bot that uses them up, and an operator may need a few.
+// Source: https://discord.com/developers/docs/events/gateway#session-start-limit-object
+func spared(total int) int { return max(total/100, 1) }
+
+// withinLimit waits while next to no identifies are left of those allowed in a day.
+func (p *redisPacer) withinLimit(ctx context.Context) error {
+	for p.limit != nil {
+		remaining, total, resetAfter, err := p.limit(ctx)
+		if err != nil {
+			p.logger.Warn("can't ask how many identifies are left; going on", "err", err)
+			return ctx.Err()
+		}
+		if remaining > spared(total) {
+			return nil
+		}
+		p.logger.Error("next to no identifies are left for today: waiting for more", "remaining", remaining, "total", total, "reset_after", resetAfter)
+		select {
+		case <-time.After(max(resetAfter, time.Second)):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	return nil
 }
 
 // Wait implements gateway.Pacer. While Redis does not answer it waits on.
 func (p *redisPacer) Wait(ctx context.Context, bucket int) error {
+	if err := p.withinLimit(ctx); err != nil {
+		return err
+	}
 	key := wire.IdentifyKey(p.prefix, bucket)
 	var (
 		wait    backoff

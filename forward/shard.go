@@ -33,6 +33,7 @@ type shard struct {
 	metrics *metrics
 	events  []dispatch.Pattern
 	budget  *budget
+	crew    *crew
 	intents int
 	logger  *slog.Logger
 
@@ -41,7 +42,7 @@ type shard struct {
 	lost   loss       // why the session ended, until the next READY
 }
 
-func newShard(rdb redis.UniversalClient, gw gateway.Config, cfg Config, cc cache.Config, id int, patterns []dispatch.Pattern, b *budget) (*shard, error) {
+func newShard(rdb redis.UniversalClient, gw gateway.Config, cfg Config, cc cache.Config, id int, patterns []dispatch.Pattern, b *budget, crew *crew) (*shard, error) {
 	keys := wire.NewShard(cfg.Prefix, id, cfg.Topology.Shards)
 	store, err := cache.NewStore(cfg.Prefix, id, cfg.Topology.Shards, cc)
 	if err != nil {
@@ -49,7 +50,7 @@ func newShard(rdb redis.UniversalClient, gw gateway.Config, cfg Config, cc cache
 	}
 	s := &shard{
 		rdb: rdb, cfg: cfg, keys: keys, store: store, metrics: newMetrics(cfg.Metrics, id),
-		events: patterns, budget: b, intents: gw.Intents, logger: cfg.Logger.With("shard", id),
+		events: patterns, budget: b, crew: crew, intents: gw.Intents, logger: cfg.Logger.With("shard", id),
 	}
 	gw.Shard, gw.Shards = id, cfg.Topology.Shards
 	gw.Logger, gw.Metrics = cfg.Logger, cfg.Metrics // it names its shard itself
@@ -68,6 +69,7 @@ func (s *shard) run(ctx context.Context) error {
 			return nil // ctx was cancelled
 		}
 		err = s.hold(ctx, record)
+		s.crew.release()
 		switch {
 		case ctx.Err() != nil && err == nil:
 			return nil
@@ -79,18 +81,34 @@ func (s *shard) run(ctx context.Context) error {
 	}
 }
 
-// takeover waits until the shard is this process's. It fails only with ctx.
+// takeover waits until the shard is this process's. It fails only with ctx. On
+// success a place in the crew is taken.
 func (s *shard) takeover(ctx context.Context) (record, error) {
 	var (
 		wait    backoff
 		waiting string // the owner that was logged
 		failing bool
+		free    time.Time // since when the shard was seen without an owner
 	)
+	select {
+	case <-s.crew.known:
+	case <-ctx.Done():
+		return record{}, ctx.Err()
+	}
 	for {
-		r, owner, err := takeover(ctx, s.rdb, s.keys, s.cfg.Process, s.cfg.OwnerTTL)
+		r, owner, err := s.try(ctx, !free.IsZero() && time.Since(free) > 2*s.cfg.OwnerTTL)
 		switch {
 		case ctx.Err() != nil:
+			if err == nil && owner == "" {
+				s.crew.release()
+				s.release(ctx)
+			}
 			return record{}, ctx.Err()
+		case errors.Is(err, errShare):
+			// Another process is to take it, and has not yet.
+			if free.IsZero() {
+				free = time.Now()
+			}
 		case err != nil:
 			if !failing {
 				failing = true
@@ -103,11 +121,12 @@ func (s *shard) takeover(ctx context.Context) (record, error) {
 		case owner == "":
 			s.logger.Info("holding the shard", "seq", r.sequence, "commit", r.commit, "session", wire.ShortSession(r.sessionID))
 			return r, nil
-		}
-		failing = false
-		if owner != waiting {
-			waiting = owner
-			s.logger.Info("standing by: another process holds the shard", "owner", owner)
+		default:
+			free, failing = time.Time{}, false
+			if owner != waiting {
+				waiting = owner
+				s.logger.Info("standing by: another process holds the shard", "owner", owner)
+			}
 		}
 		select {
 		case <-time.After(standbyEvery):
@@ -115,6 +134,28 @@ func (s *shard) takeover(ctx context.Context) (record, error) {
 			return record{}, ctx.Err()
 		}
 	}
+}
+
+// errShare says that the shard is free and this process has its share already.
+var errShare = errors.New("this process has its even share of the shards")
+
+// try tries to take the shard over once, if the crew has a place for it.
+func (s *shard) try(ctx context.Context, urgent bool) (r record, owner string, err error) {
+	if !s.crew.reserve(urgent) {
+		owner, err := s.rdb.Get(ctx, s.keys.Owner()).Result()
+		switch {
+		case err == nil:
+			return record{}, owner, nil
+		case errors.Is(err, redis.Nil):
+			return record{}, "", errShare
+		}
+		return record{}, "", fmt.Errorf("owner of shard %d: %w", s.keys.ID, err)
+	}
+	r, owner, err = takeover(ctx, s.rdb, s.keys, s.cfg.Process, s.cfg.OwnerTTL)
+	if err != nil || owner != "" {
+		s.crew.release()
+	}
+	return r, owner, err
 }
 
 // A tenure is the time in which a shard is held under one fence.

@@ -36,6 +36,10 @@ func (p *Process) Forwarder(ctx context.Context, rdb redis.UniversalClient) (*fo
 	shard.URL, shard.MaxConcurrency = info.URL, info.MaxConcurrency
 	pipeline := cfg.ForwardConfig()
 	pipeline.Topology, pipeline.Logger, pipeline.Metrics = topology, p.Log, p.Metrics
+	pipeline.StartLimit = func(ctx context.Context) (remaining, total int, resetAfter time.Duration, err error) {
+		info, err := gateway.Bot(ctx, nil, cfg.Discord.APIURL, cfg.Discord.Token)
+		return info.Remaining, info.Total, info.ResetAfter, err
+	}
 	return forward.New(rdb, shard, pipeline)
 }
 

@@ -72,6 +72,11 @@ func IdentifyKey(prefix string, bucket int) string {
 	return prefix + ":identify:" + strconv.Itoa(bucket)
 }
 
+// GatewaysKey returns the key under which the gateway processes live that may hold
+// the same set of shards (sorted set, score: unix ms until which one counts as
+// living).
+func GatewaysKey(prefix, set string) string { return prefix + ":gateways:" + set }
+
 // Fields of the session record.
 const (
 	SessionFence     = "fence"
