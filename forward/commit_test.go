@@ -153,6 +153,14 @@ func TestWentBack(t *testing.T) {
 		{"no record", func(ctx context.Context, rdb *redis.Client, key string) error {
 			return rdb.Del(ctx, key).Err()
 		}, gateway.Session{}},
+		{"nothing at all", func(ctx context.Context, rdb *redis.Client, key string) error {
+			for _, key := range rdb.Keys(ctx, strings.TrimSuffix(key, "session")+"*").Val() {
+				if err := rdb.Del(ctx, key).Err(); err != nil {
+					return err
+				}
+			}
+			return nil
+		}, gateway.Session{}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -165,6 +173,9 @@ func TestWentBack(t *testing.T) {
 				sessions = append(sessions, h.Session)
 				if len(sessions) > 1 {
 					cancel()
+					if h.Session.ID == "" {
+						return take(ready("next"))
+					}
 					return nil
 				}
 				if err := take(ready("s")); err != nil {
@@ -192,6 +203,15 @@ func TestWentBack(t *testing.T) {
 			}
 			if seqs := sequences(entries(t, rdb, cfg.Prefix)); slices.Contains(seqs, 5) {
 				t.Errorf("sequences %v: what came behind the gap was written", seqs)
+			}
+			lost := of(entries(t, rdb, cfg.Prefix), wire.EventSessionLost)
+			if want := test.want.ID == ""; (len(lost) == lanes) != want {
+				t.Errorf("%d notices of a lost session in %d lanes, want them: %v", len(lost), lanes, want)
+			}
+			for _, e := range lost {
+				if !bytes.Contains(e.Payload, []byte(`"sequence":4,"reason":"redis has lost the session record"`)) {
+					t.Errorf("notice = %s", e.Payload)
+				}
 			}
 		})
 	}

@@ -40,6 +40,10 @@ type shard struct {
 	mu     sync.Mutex // guards what follows
 	tenure *tenure    // nil while the shard is not held
 	lost   loss       // why the session ended, until the next READY
+
+	// Only run uses it: the session and its last committed sequence as this
+	// process knew them when its last tenure ended.
+	before record
 }
 
 func newShard(rdb redis.UniversalClient, gw gateway.Config, cfg Config, cc cache.Config, id int, patterns []dispatch.Pattern, b *budget, crew *crew) (*shard, error) {
@@ -190,6 +194,13 @@ func (s *shard) hold(ctx context.Context, r record) error {
 		s.SessionEnded(ctx, "intents changed")
 		session = gateway.Session{}
 	}
+	lost := r // the session that a new one would follow
+	if r.sessionID == "" && s.before.sessionID != "" {
+		s.SessionEnded(ctx, "redis has lost the session record")
+		lost = s.before
+		t.state.sequence.Store(lost.sequence)
+		t.state.fresh.Store(true)
+	}
 	if err := s.prepare(ctx); err != nil {
 		return err
 	}
@@ -203,7 +214,7 @@ func (s *shard) hold(ctx context.Context, r record) error {
 	builder := &builder{
 		rdb: s.rdb, keys: s.keys, store: s.store, queue: t.queue, state: t.state, write: write,
 		events: events{patterns: s.events}, out: batches, stock: stock, lost: s.takeLoss,
-		streams: streams, express: express, sessionID: r.sessionID, built: r.sequence,
+		streams: streams, express: express, sessionID: lost.sessionID, built: lost.sequence,
 	}
 	committer := &committer{rdb: s.rdb, keys: s.keys, state: t.state, items: write, stock: stock, fence: r.fence, commit: r.commit}
 	trimmer := &trimmer{
@@ -235,6 +246,7 @@ func (s *shard) hold(ctx context.Context, r record) error {
 	})
 	err := group.Wait()
 	drained()
+	s.before = record{sessionID: builder.sessionID, sequence: t.state.sequence.Load()}
 	if cause := context.Cause(life); err != nil && cause != nil {
 		err = cause
 	}
