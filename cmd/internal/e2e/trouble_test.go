@@ -1,0 +1,182 @@
+package e2e
+
+import (
+	"bytes"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/sluicehq/sluice/gateway/gatewaytest"
+	"github.com/sluicehq/sluice/internal/redistest"
+	"github.com/sluicehq/sluice/internal/wire"
+)
+
+// TestRedisPaused freezes Redis under load: dispatches wait, heartbeats go on.
+func TestRedisPaused(t *testing.T) {
+	t.Parallel()
+	pause := 3 * time.Second
+	if *full {
+		pause = 12 * time.Second
+	}
+	server := redistest.Start(t)
+	r := newViolence(t, server.Addr())
+	p := r.gateway(t, "--admin.addr=127.0.0.1:0")
+	stop := r.begin(t, 500)
+	eventually(t, "it is ready", func() bool { status, _ := get(t, p, "/readyz"); return status == 200 })
+	server.Pause(t)
+	time.Sleep(pause)
+	server.Continue(t)
+	stop()
+	r.drained(t)
+	r.exactlyOnce(t)
+	if i, n := len(r.discord.Identifies()), len(r.discord.Resumes()); i != 1 || n > 1 {
+		t.Errorf("%d identifies and %d resumes, want 1 and at most 1", i, n)
+	}
+	eventually(t, "it is ready again", func() bool { status, _ := get(t, p, "/readyz"); return status == 200 })
+}
+
+// TestRedisOutOfMemory has Redis refuse to write for a while.
+func TestRedisOutOfMemory(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	r := newViolence(t, server.Addr())
+	p := r.gateway(t, "--admin.addr=127.0.0.1:0")
+	stop := r.begin(t, 500)
+	time.Sleep(300 * time.Millisecond) // some traffic first
+	if err := r.rdb.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is not ready", func() bool {
+		status, body := get(t, p, "/readyz")
+		return status == 503 && strings.Contains(body, "OOM")
+	})
+	time.Sleep(time.Second)
+	if err := r.rdb.ConfigSet(t.Context(), "maxmemory", "0").Err(); err != nil {
+		t.Fatal(err)
+	}
+	stop()
+	r.drained(t)
+	r.exactlyOnce(t)
+	if n := len(r.discord.Identifies()); n != 1 {
+		t.Errorf("%d identifies, want 1", n)
+	}
+	for _, want := range []string{"commits are stalled", "commits flow again"} {
+		if n := strings.Count(p.output.String(), want); n != 1 {
+			t.Errorf("%q is logged %d times, want once", want, n)
+		}
+	}
+}
+
+// TestManyShards has three processes identify the shards of one bot, and kills
+// one of them.
+func TestManyShards(t *testing.T) {
+	t.Parallel()
+	shards := 4
+	if *full {
+		shards = 16
+	}
+	const buckets = 2
+	discord := gatewaytest.New(gatewaytest.Config{Shards: shards, MaxConcurrency: buckets, IdentifyInterval: 5 * time.Second})
+	if err := discord.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { discord.Close() })
+	r := &run{discord: discord, rdb: redistest.Client(t), prefix: redistest.Prefix(t), shards: shards, lanes: wire.DefaultLanes(shards)}
+	r.flags = []string{"--redis.url=redis://" + redistest.Addr(t) + "/0", "--redis.prefix=" + r.prefix}
+	programs := []*program{r.gateway(t), r.gateway(t), r.gateway(t)}
+	all := make([]int, shards)
+	for i := range all {
+		all[i] = i
+	}
+	eventually(t, "all shards are connected", func() bool {
+		for _, shard := range all {
+			if !discord.Connected(shard) {
+				return false
+			}
+		}
+		return true
+	})
+	programs[0].kill()
+	held := func() int {
+		n := 0
+		for _, shard := range all {
+			owner := r.rdb.Get(t.Context(), wire.NewShard(r.prefix, shard, shards).Owner()).Val()
+			if owner != "" && discord.Connected(shard) {
+				n++
+			}
+		}
+		return n
+	}
+	eventually(t, "the others hold all shards", func() bool { return held() == shards && len(discord.Resumes()) > 0 })
+	last := make(map[int]time.Time)
+	for _, i := range discord.Identifies() {
+		bucket := i.Shard % buckets
+		if before := last[bucket]; !before.IsZero() && i.At.Sub(before) < 5*time.Second {
+			t.Errorf("shard %d identified %v after another of its bucket", i.Shard, i.At.Sub(before))
+		}
+		last[bucket] = i.At
+	}
+	if n := len(discord.Identifies()); n != shards {
+		t.Errorf("%d identifies for %d shards", n, shards)
+	}
+}
+
+// TestHugeGuild sends a GUILD_CREATE of 30 MB, compressed.
+func TestHugeGuild(t *testing.T) {
+	t.Parallel()
+	r := newViolence(t, redistest.Addr(t))
+	p := r.gateway(t)
+	if err := r.discord.WaitConnected(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	payload := hugeGuild(30 << 20)
+	sequence, err := r.discord.Send(0, "GUILD_CREATE", payload)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.discord.Send(0, "MESSAGE_CREATE", []byte(`{"id":"1","channel_id":"2","guild_id":"9001"}`)); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "everything is in the streams", func() bool { return r.length(t) >= 3 })
+	for _, e := range r.entries(t) {
+		if e.Sequence == sequence && (e.Flags != wire.Slim || !strings.Contains(string(e.Payload), `"name":"Very Large Cove"`)) {
+			t.Errorf("the guild has flags %q and %d bytes", e.Flags, len(e.Payload))
+		}
+	}
+	members := r.rdb.HLen(t.Context(), wire.NewShard(r.prefix, 0, 1).Cache("member:9001")).Val()
+	if members < 50_000 {
+		t.Errorf("%d members are cached", members)
+	}
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	if err != nil {
+		t.Skipf("the process's memory can't be read here: %v", err)
+	}
+	_, rest, _ := bytes.Cut(status, []byte("VmHWM:"))
+	kb, err := strconv.Atoi(string(bytes.Fields(rest)[0]))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if kb > 400<<10 {
+		t.Errorf("the gateway took %d MB at its most, want less than 400", kb>>10)
+	}
+	if n := len(r.discord.Resumes()); n != 0 {
+		t.Errorf("%d resumes: the connection did not last", n)
+	}
+	t.Logf("%d members, %d MB at the most", members, kb>>10)
+}
+
+func hugeGuild(size int) []byte {
+	b := []byte(`{"id":"9001","name":"Very Large Cove","roles":[],"channels":[],"threads":[],"presences":[],"voice_states":[],"emojis":[],"stickers":[],"members":[`)
+	for i := 0; len(b) < size; i++ {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b = fmt.Appendf(b, `{"user":{"id":"%d","username":"crew%07d","discriminator":"0","global_name":"Crew é中 %d","avatar":"%032x","public_flags":0},"roles":["900400000000000%03d"],"nick":null,`+
+			`"joined_at":"2030-02-03T04:05:06.%03d000+00:00","premium_since":null,"deaf":false,"mute":false,"flags":0,"pending":false,"communication_disabled_until":null}`,
+			900310000000000000+i, i, i, i*7919, i%250, i%1000)
+	}
+	return append(b, "]}"...)
+}
