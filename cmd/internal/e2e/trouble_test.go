@@ -38,35 +38,48 @@ func TestRedisPaused(t *testing.T) {
 	eventually(t, "it is ready again", func() bool { status, _ := get(t, p, "/readyz"); return status == 200 })
 }
 
-// TestRedisOutOfMemory has Redis refuse to write for a while.
-func TestRedisOutOfMemory(t *testing.T) {
+// TestRedisRefuses has Redis refuse to write for a while, in each way it can.
+func TestRedisRefuses(t *testing.T) {
 	t.Parallel()
-	server := redistest.Start(t)
-	r := newViolence(t, server.Addr())
-	p := r.gateway(t, "--admin.addr=127.0.0.1:0")
-	stop := r.begin(t, 500)
-	time.Sleep(300 * time.Millisecond) // some traffic first
-	if err := r.rdb.ConfigSet(t.Context(), "maxmemory", "1").Err(); err != nil {
-		t.Fatal(err)
+	tests := []struct {
+		name, code  string
+		refuse, end []any
+	}{
+		{"049 out of memory", "OOM", []any{"CONFIG", "SET", "maxmemory", "1"}, []any{"CONFIG", "SET", "maxmemory", "0"}},
+		{"047 read-only", "READONLY", []any{"REPLICAOF", "127.0.0.1", "1"}, []any{"REPLICAOF", "NO", "ONE"}},
+		{"055 a missing right", "NOPERM", []any{"ACL", "SETUSER", "default", "-xadd"}, []any{"ACL", "SETUSER", "default", "+xadd"}},
 	}
-	eventually(t, "it is not ready", func() bool {
-		status, body := get(t, p, "/readyz")
-		return status == 503 && strings.Contains(body, "OOM")
-	})
-	time.Sleep(time.Second)
-	if err := r.rdb.ConfigSet(t.Context(), "maxmemory", "0").Err(); err != nil {
-		t.Fatal(err)
-	}
-	stop()
-	r.drained(t)
-	r.exactlyOnce(t)
-	if n := len(r.discord.Identifies()); n != 1 {
-		t.Errorf("%d identifies, want 1", n)
-	}
-	for _, want := range []string{"commits are stalled", "commits flow again"} {
-		if n := strings.Count(p.output.String(), want); n != 1 {
-			t.Errorf("%q is logged %d times, want once", want, n)
-		}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			server := redistest.Start(t)
+			r := newViolence(t, server.Addr())
+			p := r.gateway(t, "--admin.addr=127.0.0.1:0")
+			stop := r.begin(t, 500)
+			time.Sleep(300 * time.Millisecond) // some traffic first
+			if err := r.rdb.Do(t.Context(), test.refuse...).Err(); err != nil {
+				t.Fatal(err)
+			}
+			eventually(t, "it is not ready, and says why", func() bool {
+				status, body := get(t, p, "/readyz")
+				return status == 503 && strings.Contains(body, test.code)
+			})
+			time.Sleep(time.Second)
+			if err := r.rdb.Do(t.Context(), test.end...).Err(); err != nil {
+				t.Fatal(err)
+			}
+			stop()
+			r.drained(t)
+			r.exactlyOnce(t)
+			if n := len(r.discord.Identifies()); n != 1 {
+				t.Errorf("%d identifies, want 1", n)
+			}
+			for _, want := range []string{"commits are stalled", "commits flow again"} {
+				if n := strings.Count(p.output.String(), want); n != 1 {
+					t.Errorf("%q is logged %d times, want once", want, n)
+				}
+			}
+		})
 	}
 }
 
