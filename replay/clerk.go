@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"strings"
 	"time"
 
@@ -428,7 +429,8 @@ func (k *clerk) buried(j *job) error {
 	case "gone":
 		if j.own || j.entry.delivery.Type == "" {
 			w.metrics.vanished.Inc()
-			w.log.Error("entry was trimmed before it could be a dead letter", "id", deliveryID(j.source.label, j.entry.id))
+			w.drops.log(w.log, slog.LevelError, "entry was trimmed before it could be a dead letter",
+				slog.String("id", deliveryID(j.source.label, j.entry.id)))
 			w.desk.core.pass(j.source, j.entry.id)
 			w.desk.core.uncount(j.entry)
 			j.source.lane.node.ack(j.source, j.entry.id)

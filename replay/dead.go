@@ -1,7 +1,6 @@
 package replay
 
 import (
-	"context"
 	"errors"
 	"log/slog"
 	"strings"
@@ -75,7 +74,7 @@ func (e *entry) appendFields(args []any) []any {
 func (w *Worker) mourn(e *entry, letter string, dropped int64) {
 	w.metrics.dead.Inc()
 	names, errs := e.failures()
-	w.log.LogAttrs(context.Background(), slog.LevelError, "entry is a dead letter",
+	w.deaths.log(w.log, slog.LevelError, "entry is a dead letter",
 		slog.String("id", deliveryID(e.src.label, e.id)), slog.String("event", e.delivery.Type), slog.String("letter", letter),
 		slog.Any("listeners", names), slog.String("err", strings.Join(errs, "\n")))
 	w.droppedLetters(e.src.lane, dropped)
@@ -97,8 +96,8 @@ func (w *Worker) mourn(e *entry, letter string, dropped int64) {
 func (w *Worker) droppedLetters(l *lane, n int64) {
 	if n > 0 {
 		w.metrics.deadDropped.Add(float64(n))
-		w.log.Warn("dead letters were dropped: too many, or too old", "key", l.dead, "dropped", n,
-			"dead_length", w.config.DeadLength, "dead_age", w.config.DeadAge)
+		w.drops.log(w.log, slog.LevelWarn, "dead letters were dropped: too many, or too old", slog.String("key", l.dead), slog.Int64("dropped", n),
+			slog.Int("dead_length", w.config.DeadLength), slog.Duration("dead_age", w.config.DeadAge))
 	}
 }
 

@@ -1,6 +1,7 @@
 package replay
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -26,6 +27,44 @@ type condition struct {
 	err          error
 	since, again time.Time
 	times        int
+}
+
+// linesAMinute bounds what is logged of single entries.
+const linesAMinute = 60
+
+// A sparing logger writes so many lines a minute and counts the others. Safe for
+// concurrent use.
+type sparing struct {
+	mu sync.Mutex
+	// Guarded by mu.
+	since   time.Time
+	lines   int
+	omitted int
+}
+
+// log writes a line, unless there were enough; the next minute's first line tells
+// how many.
+func (s *sparing) log(log *slog.Logger, level slog.Level, text string, attrs ...slog.Attr) {
+	s.mu.Lock()
+	now := time.Now()
+	omitted := 0
+	if now.Sub(s.since) >= time.Minute {
+		omitted = s.omitted
+		s.since, s.lines, s.omitted = now, 0, 0
+	}
+	s.lines++
+	over := s.lines > linesAMinute
+	if over {
+		s.omitted++
+	}
+	s.mu.Unlock()
+	if over {
+		return
+	}
+	if omitted > 0 {
+		attrs = append(attrs, slog.Int("lines_omitted", omitted))
+	}
+	log.LogAttrs(context.Background(), level, text, attrs...)
 }
 
 // fail notes that what is done under a name failed.

@@ -177,7 +177,7 @@ func (r *runner) judge(t *task, err error) (outcome, time.Duration) {
 	}
 	if t.attempt >= l.maxAttempts || listener.Discarded(err) {
 		l.counts.gaveUp.Inc()
-		w.log.LogAttrs(context.Background(), slog.LevelError, "listener was given up for an entry", attrs...)
+		w.givenUp.log(w.log, slog.LevelWarn, "listener was given up for an entry", attrs...)
 		return gaveUp, 0
 	}
 	delay, asked := listener.RetryDelay(err)
@@ -229,8 +229,8 @@ func (w *Worker) watch(ctx context.Context) {
 			r.abandoned = true
 			delete(d.runners, r)
 			l := r.task.listener
-			w.log.Error("listener does not return and is abandoned",
-				"listener", l.name, "id", r.task.entry.delivery.ID, "event", r.task.entry.delivery.Type, "timeout", l.timeout)
+			w.stuck.log(w.log, slog.LevelError, "listener does not return and is abandoned", slog.String("listener", l.name),
+				slog.String("id", r.task.entry.delivery.ID), slog.String("event", r.task.entry.delivery.Type), slog.Duration("timeout", l.timeout))
 			l.counts.abandoned.Inc()
 			if l.gather == nil {
 				w.abandon(r.task)

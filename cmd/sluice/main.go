@@ -1,8 +1,11 @@
 // Sluice is the operator's tool: it looks into a deployment, and stands in for
 // Discord.
 //
-//	sluice sim     a Discord that plays a recorded session
+//	sluice status  who holds what, and how far behind it is
 //	sluice tail    the entries of the streams, as they come
+//	sluice dead    what listeners were given up for, and another try
+//	sluice sim     a Discord that plays a recorded session
+//	sluice demo    everything in one process
 //
 // It reads the same configuration as the gateway and the workers, and ends with 0
 // after success, 1 after a failure, 2 if it is called or configured wrongly.
@@ -46,7 +49,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		PersistentPreRun:  func(*cobra.Command, []string) { began = true },
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.AddCommand(demoCommand(), simCommand(), tailCommand())
+	root.AddCommand(deadCommand(), demoCommand(), simCommand(), statusCommand(), tailCommand())
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(stdout)

@@ -50,6 +50,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("SLUICE_REDIS_PREFIX", prefix)
 			env.Setenv("PREFIX", prefix)
 			env.Setenv("ESC", "\x1b")
+			env.Setenv("NL", "\n")
 			env.Setenv("RLO", "\u202e") // turns text around
 			env.Setenv("LONG", strings.Repeat("x", 1000))
 			env.Values["redis"], env.Values["prefix"] = rdb, prefix
@@ -186,6 +187,18 @@ func TestExitCodes(t *testing.T) {
 		{"tail --redis.prefix empty-place " + server, 1, "no gateway has run"},
 		{"tail --redis.url redis://127.0.0.1:1", 1, "refused"},
 		{"tail --redis.url embedded", 1, "embedded"},
+		{"status --output xml " + server, 2, "text or json"},
+		{"status all", 2, "all"},
+		{"status --redis.prefix empty-place " + server, 1, "no gateway has run"},
+		{"dead", 0, "retry"},
+		{"dead ls --number 0 " + server + " " + ours, 2, "--number is 0"},
+		{"dead ls --output xml " + server + " " + ours, 2, "text or json"},
+		{"dead ls --replay.group {a} " + server, 2, "replay.group"},
+		{"dead show " + server, 2, "accepts 1 arg"},
+		{"dead show 0/1 " + server + " " + ours, 2, "no letter's id"},
+		{"dead show x/1-1 " + server + " " + ours, 2, "no letter's id"},
+		{"dead retry " + server + " " + ours, 2, "--all"},
+		{"dead retry --all 0/1-1 " + server + " " + ours, 2, "--all"},
 		{"sim --rate -5", 2, "--rate"},
 		{"sim --shards 0", 2, "--shards"},
 		{"sim --max-concurrency 0", 2, "--max-concurrency"},

@@ -201,6 +201,12 @@ type line struct {
 
 // writeJSON writes an entry as a JSON object on a line.
 func writeJSON(w io.Writer, e *shown) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	return enc.Encode(newLine(e))
+}
+
+func newLine(e *shown) line {
 	l := line{
 		ID: e.name(), Stream: e.stream.key, Shard: e.stream.shard, Lane: e.stream.lane, Express: e.stream.express, Flags: []string{},
 	}
@@ -214,9 +220,7 @@ func writeJSON(w io.Writer, e *shown) error {
 		}
 		l.Payload, l.State = raw(e.entry.Payload), raw(e.entry.State)
 	}
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	return enc.Encode(l)
+	return l
 }
 
 // raw is text as part of a JSON object: as a string, if it is no JSON.
