@@ -51,7 +51,7 @@ type program struct {
 	cmd    *exec.Cmd
 	ended  chan struct{}
 	err    error // of Wait; valid once ended is closed
-	output output
+	output *output
 }
 
 // An output keeps what a program wrote.
@@ -76,13 +76,19 @@ func (o *output) String() string {
 // the test failed.
 func start(t *testing.T, name string, args ...string) *program {
 	t.Helper()
-	p := &program{cmd: exec.Command(filepath.Join(bin, name), args...), ended: make(chan struct{})}
+	return startInto(t, new(output), name, args...)
+}
+
+// startInto is start with an output that several programs may share.
+func startInto(t *testing.T, out *output, name string, args ...string) *program {
+	t.Helper()
+	p := &program{cmd: exec.Command(filepath.Join(bin, name), args...), ended: make(chan struct{}), output: out}
 	p.cmd.Env = clean(os.Environ())
 	if name != "worker" { // it needs none
 		p.cmd.Env = append(p.cmd.Env, "DISCORD_TOKEN="+token)
 	}
 	p.cmd.Dir = t.TempDir()
-	p.cmd.Stdout, p.cmd.Stderr = &p.output, &p.output
+	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	if err := p.cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -61,6 +61,9 @@ func TestTwoWorkers(t *testing.T) {
 			var seq int
 			fmt.Sscan(line[4], &seq)
 			key := line[2] + line[3] // a listener and a guild
+			if line[3] == "-" {
+				continue // outside guilds the order is by channel or user
+			}
 			if seq <= last[key] {
 				t.Errorf("%s of guild %s: sequence %d after %d", line[2], line[3], seq, last[key])
 			}
@@ -90,6 +93,68 @@ func TestTwoWorkers(t *testing.T) {
 	if edits < 50 {
 		t.Errorf("%d edits with a state before, want more: the test proves little", edits)
 	}
+}
+
+// TestEveryProcessKilledOnce kills the gateway and each of two workers once while
+// the session is played, and starts them again.
+func TestEveryProcessKilledOnce(t *testing.T) {
+	t.Parallel()
+	r := newRun(t, 1)
+	gateway := r.gateway(t)
+	out := new(output) // both workers', in the order of their lines
+	worker := func() *program { return startInto(t, out, "worker", r.flags...) }
+	workers := []*program{worker(), worker()}
+	lines := func() [][]string { return handled.FindAllStringSubmatch(out.String(), -1) }
+	r.play(t, 300, recordedDispatches/4, func() {
+		gateway.kill()
+		gateway = r.gateway(t)
+		for i, part := range []int{recordedDispatches / 2, recordedDispatches * 3 / 4} {
+			eventually(t, "some of it is handled", func() bool { return len(lines()) > part })
+			workers[i].kill()
+			workers[i] = worker()
+		}
+	})
+	want := recordedDispatches + 1 // and RESUMED
+	eventually(t, "everything is in the streams", func() bool { return r.length(t) >= want })
+	eventually(t, "everything is acknowledged", func() bool { return r.pending(t) == 0 })
+	times := make(map[string]int)
+	last := make(map[string]int)
+	again := 0
+	for _, line := range lines() {
+		if times[line[1]]++; times[line[1]] > 1 {
+			again++
+			continue
+		}
+		var seq int
+		fmt.Sscan(line[4], &seq)
+		key := line[2] + line[3] // a listener and a guild
+		if line[3] == "-" {
+			continue // outside guilds the order is by channel or user
+		}
+		if seq < last[key] {
+			t.Errorf("%s of guild %s: sequence %d was first handled after %d", line[2], line[3], seq, last[key])
+		}
+		last[key] = seq
+	}
+	for _, e := range r.entries(t) {
+		lane := strings.TrimPrefix(e.stream, wire.NewShard(r.prefix, 0, 1).Tag()+":")
+		lane = strings.NewReplacer("stream:", "0/", "express:", "0/x").Replace(lane)
+		if times[lane+"/"+e.id] == 0 {
+			t.Errorf("%s (%s/%s) was not handled", e.Event, lane, e.id)
+		}
+	}
+	if len(times) != want {
+		t.Errorf("%d entries were handled, want %d", len(times), want)
+	}
+	if n := r.rdb.XLen(t.Context(), wire.NewShard(r.prefix, 0, 1).Dead("workers")).Val(); n != 0 {
+		t.Errorf("%d dead letters", n)
+	}
+	for i, w := range append(workers, gateway) {
+		if code := w.stop(t); code != 0 {
+			t.Errorf("program %d: exit code %d, want 0", i, code)
+		}
+	}
+	t.Logf("%d entries, %d of them handled again", len(times), again)
 }
 
 // pending returns how many entries the workers' group has not acknowledged, read
