@@ -21,7 +21,6 @@ import (
 	"os"
 	"runtime"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -140,26 +139,38 @@ func New(rdb redis.UniversalClient, gw gateway.Config, cfg Config) (*Forwarder, 
 }
 
 // Run holds the shards until ctx is cancelled, then commits what is still
-// buffered, hands the shards back and returns nil. It returns an error when
-// Discord will not have a shard (*gateway.FatalError) or the deployment's
-// topology is not the configured one. It is called once.
+// buffered, hands the shards back and returns nil. A shard that Discord will not
+// have (*gateway.FatalError) is given up, logged and told by Ready; Run returns
+// an error once no shard is left, and at once for a fault of its own. It is called
+// once.
 func (f *Forwarder) Run(ctx context.Context) error {
 	group, ctx := errgroup.WithContext(ctx)
 	living, leave := context.WithCancel(context.WithoutCancel(ctx))
 	defer leave()
 	group.Go(func() error { return f.crew.run(living) })
-	var shards sync.WaitGroup
+	ended := make(chan error, len(f.shards))
 	for _, s := range f.shards {
-		shards.Add(1)
 		group.Go(func() error {
-			defer shards.Done()
-			return s.run(ctx)
+			err := s.run(ctx)
+			var refused *gateway.FatalError
+			if errors.As(err, &refused) {
+				// The others go on: what Discord has against one it may not have
+				// against them.
+				s.refuse(err)
+				ended <- err
+				return nil
+			}
+			ended <- nil
+			return err
 		})
 	}
 	group.Go(func() error {
-		defer leave() // it lives for as long as it holds a shard
-		shards.Wait()
-		return nil
+		defer leave() // it lives for as long as it may hold a shard
+		var errs []error
+		for range f.shards {
+			errs = append(errs, <-ended)
+		}
+		return errors.Join(errs...)
 	})
 	return group.Wait()
 }

@@ -40,6 +40,7 @@ type shard struct {
 	mu     sync.Mutex // guards what follows
 	tenure *tenure    // nil while the shard is not held
 	lost   loss       // why the session ended, until the next READY
+	gaveUp error      // why the shard is not tried any more
 
 	// Only run uses it: the session and its last committed sequence as this
 	// process knew them when its last tenure ended.
@@ -359,9 +360,22 @@ func (s *shard) current() *tenure {
 	return s.tenure
 }
 
+// refuse notes that Discord will not have the shard.
+func (s *shard) refuse(err error) {
+	s.logger.Error("discord refuses the shard; it is given up", "err", err)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.gaveUp = err
+}
+
 // ready reports why the shard is held and not forwarded.
 func (s *shard) ready() error {
-	t := s.current()
+	s.mu.Lock()
+	t, gaveUp := s.tenure, s.gaveUp
+	s.mu.Unlock()
+	if gaveUp != nil {
+		return gaveUp
+	}
 	if t == nil {
 		return nil
 	}

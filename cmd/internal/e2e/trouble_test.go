@@ -14,8 +14,8 @@ import (
 	"github.com/sluicehq/sluice/internal/wire"
 )
 
-// TestRedisPaused freezes Redis under load: dispatches wait, heartbeats go on.
-func TestRedisPaused(t *testing.T) {
+// TestScenario071RedisPaused freezes Redis under load: dispatches wait, heartbeats go on.
+func TestScenario071RedisPaused(t *testing.T) {
 	t.Parallel()
 	pause := 3 * time.Second
 	if *full {
@@ -137,8 +137,8 @@ func TestManyShards(t *testing.T) {
 	}
 }
 
-// TestHugeGuild sends a GUILD_CREATE of 30 MB, compressed.
-func TestHugeGuild(t *testing.T) {
+// TestScenario067HugeGuild sends a GUILD_CREATE of 30 MB, compressed.
+func TestScenario067HugeGuild(t *testing.T) {
 	t.Parallel()
 	r := newViolence(t, redistest.Addr(t))
 	p := r.gateway(t)
@@ -192,4 +192,67 @@ func hugeGuild(size int) []byte {
 			900310000000000000+i, i, i, i*7919, i%250, i%1000)
 	}
 	return append(b, "]}"...)
+}
+
+// TestScenario051Loading starts against a Redis that says it is loading.
+func TestScenario051Loading(t *testing.T) {
+	t.Parallel()
+	front := newFront(t, redistest.Addr(t))
+	front.loading(true)
+	r := newViolence(t, front.addr())
+	p := r.gateway(t, "--admin.addr=127.0.0.1:0")
+	eventually(t, "it says that Redis is loading", func() bool { return strings.Contains(p.output.String(), "LOADING") })
+	if status, body := get(t, p, "/readyz"); status != 503 {
+		t.Errorf("/readyz = %d %s while Redis is loading, want 503", status, body)
+	}
+	front.loading(false)
+	stop := r.begin(t, 200)
+	time.Sleep(300 * time.Millisecond) // some traffic
+	front.loading(true)                // and once more, under load
+	front.cut()
+	time.Sleep(time.Second)
+	front.loading(false)
+	stop()
+	r.drained(t)
+	r.exactlyOnce(t)
+}
+
+// TestFailoverLosesTheTail has a replica that lags take over: Redis goes back
+// behind what it had confirmed, and Discord sends the rest again.
+func TestFailoverLosesTheTail(t *testing.T) {
+	t.Parallel()
+	master, replica := redistest.Start(t), redistest.Start(t)
+	host, port, _ := strings.Cut(master.Addr(), ":")
+	standby := replica.Client(t)
+	if err := standby.Do(t.Context(), "REPLICAOF", host, port).Err(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "the replica follows", func() bool {
+		return strings.Contains(standby.Info(t.Context(), "replication").Val(), "master_link_status:up")
+	})
+	front := newFront(t, master.Addr())
+	r := newViolence(t, front.addr())
+	r.gateway(t)
+	stop := r.begin(t, 500)
+	time.Sleep(500 * time.Millisecond) // some traffic that the replica gets
+	replica.Pause(t)
+	time.Sleep(700 * time.Millisecond) // and some that it does not
+	master.Kill()
+	replica.Continue(t)
+	if err := standby.Do(t.Context(), "REPLICAOF", "NO", "ONE").Err(); err != nil {
+		t.Fatal(err)
+	}
+	before := standby.HGet(t.Context(), wire.NewShard(r.prefix, 0, 1).Session(), wire.SessionSequence).Val()
+	front.to(replica.Addr())
+	eventually(t, "the session is resumed", func() bool { return len(r.discord.Resumes()) > 0 })
+	if at := r.discord.Resumes()[0].Sequence; strconv.FormatInt(at, 10) != before {
+		t.Errorf("resumed from sequence %d, want %s: what the replica has", at, before)
+	}
+	time.Sleep(300 * time.Millisecond) // traffic after it
+	stop()
+	r.drained(t)
+	r.exactlyOnce(t)
+	if n := len(r.discord.Identifies()); n != 1 {
+		t.Errorf("%d identifies, want 1", n)
+	}
 }

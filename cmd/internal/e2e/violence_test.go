@@ -62,13 +62,18 @@ func (r *run) exactlyOnce(t *testing.T) {
 		session  string
 		sequence int64
 	}
+	at := func(s gatewaytest.Sent) place { return place{wire.ShortSession(s.Session), s.Sequence} }
+	// A RESUMED may be sent meanwhile: what is sent before the look must be
+	// there, what is there must be sent.
+	due := r.discord.Sent()
+	entries := r.entries(t)
 	sent := make(map[place]gatewaytest.Sent)
 	for _, s := range r.discord.Sent() {
-		sent[place{wire.ShortSession(s.Session), s.Sequence}] = s
+		sent[at(s)] = s
 	}
 	seen := make(map[place]bool)
 	last := make(map[string]int64)
-	for _, e := range r.entries(t) {
+	for _, e := range entries {
 		if e.Sequence == 0 {
 			t.Errorf("a notice: %s %s", e.Event, e.Payload)
 			continue
@@ -98,8 +103,14 @@ func (r *run) exactlyOnce(t *testing.T) {
 			t.Errorf("sequence %d: before edit %d stands edit %d", e.Sequence, now.Content, before.Content)
 		}
 	}
-	if len(seen) != len(sent) {
-		t.Errorf("%d of %d dispatches are in the streams", len(seen), len(sent))
+	missing := 0
+	for _, s := range due {
+		if !seen[at(s)] {
+			missing++
+		}
+	}
+	if missing > 0 {
+		t.Errorf("%d of %d dispatches are not in the streams", missing, len(due))
 	}
 }
 
@@ -167,8 +178,8 @@ func TestGatewayKilledOften(t *testing.T) {
 			stop()
 			r.drained(t)
 			r.exactlyOnce(t)
-			if i, n := len(r.discord.Identifies()), len(r.discord.Resumes()); i != 1 || n != kills {
-				t.Errorf("%d identifies and %d resumes, want 1 and %d", i, n, kills)
+			if i, n := len(r.discord.Identifies()), len(r.discord.Resumes()); i != 1 || n < kills {
+				t.Errorf("%d identifies and %d resumes, want 1 and at least %d", i, n, kills)
 			}
 			t.Logf("%d dispatches, %d kills", r.discord.SentCount(), kills)
 		})
