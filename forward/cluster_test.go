@@ -14,9 +14,9 @@ import (
 	"github.com/sluicehq/sluice/internal/redistest"
 )
 
-// TestCluster forwards the recorded session into a Redis cluster (of one node):
+// TestScenario053Cluster forwards the recorded session into a Redis cluster (of one node):
 // every transaction and every script stays in one slot.
-func TestCluster(t *testing.T) {
+func TestScenario053Cluster(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--cluster-enabled", "yes")
 	node := server.Client(t)

@@ -32,7 +32,7 @@ func through(t testing.TB, addr string) *redis.Client {
 	return rdb
 }
 
-func TestLostReplies(t *testing.T) {
+func TestScenario041LostReplies(t *testing.T) {
 	t.Parallel()
 	tests := []struct {
 		name string
@@ -310,8 +310,8 @@ func TestWrongTypeInside(t *testing.T) {
 	}
 }
 
-// TestOversized sends a value that Redis does not take between two small ones.
-func TestOversized(t *testing.T) {
+// TestScenario069Oversized sends a value that Redis does not take between two small ones.
+func TestScenario069Oversized(t *testing.T) {
 	t.Parallel()
 	server := redistest.Start(t, "--proto-max-bulk-len", "1048576")
 	rdb, cfg := server.Client(t), config("big")

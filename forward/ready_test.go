@@ -168,9 +168,9 @@ func TestRecordKeepsTheOldSession(t *testing.T) {
 	}
 }
 
-// TestRepeated drops what a resume sends again, keeps what has no sequence, and
+// TestScenario146Repeated drops what a resume sends again, keeps what has no sequence, and
 // tells each lane of a jump.
-func TestRepeated(t *testing.T) {
+func TestScenario146Repeated(t *testing.T) {
 	t.Parallel()
 	rdb, cfg := redistest.Client(t), config(redistest.Prefix(t))
 	typing := func(seq int64) gateway.Dispatch {
@@ -229,8 +229,8 @@ func TestIntentsChanged(t *testing.T) {
 	}
 }
 
-// TestOddPayloads forwards what it can't make sense of as it is.
-func TestOddPayloads(t *testing.T) {
+// TestScenario057OddPayloads forwards what it can't make sense of as it is.
+func TestScenario057OddPayloads(t *testing.T) {
 	t.Parallel()
 	rdb, cfg := redistest.Client(t), config(redistest.Prefix(t))
 	payloads := map[int64]string{2: `null`, 3: ``, 4: `[1,2]`, 5: `"text"`, 6: `{"id":`, 7: `17`, 8: `{}`, 9: `{"id":null,"guild_id":[]}`}

@@ -151,11 +151,6 @@ func TestScenarios(t *testing.T) {
 	}
 }
 
-// TestScenario146ReplayDuplicatesAfterResume and 154 (gaps and rewinds) are told
-// by TestRepeated; 041 (a retried XADD) by TestLostReplies; 053 (slots of a
-// cluster) by TestCluster; 069 (a bulk length refused) by TestOversized; 148
-// (READY behind a GUILD_CREATE) by the test below.
-
 // TestScenario085StaleChildrenAfterRecreate replaces a guild's children by those
 // of its next GUILD_CREATE.
 func TestScenario085StaleChildrenAfterRecreate(t *testing.T) {

@@ -124,6 +124,37 @@ func TestRefusedByDiscord(t *testing.T) {
 	}
 }
 
+// TestOneShardRefused has Discord refuse one of two shards: the other goes on, and
+// the program ends once it is refused too.
+func TestOneShardRefused(t *testing.T) {
+	t.Parallel()
+	discord := gatewaytest.New(gatewaytest.Config{Shards: 2, MaxConcurrency: 2})
+	if err := discord.Start(); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { discord.Close() })
+	p := start(t, "gateway", "--discord.api_url="+discord.URL(), "--redis.url=redis://"+redistest.Addr(t)+"/0", "--redis.prefix="+redistest.Prefix(t), "--admin.addr=127.0.0.1:0")
+	if err := discord.WaitConnected(t.Context(), 0, 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := discord.CloseShard(0, 4010); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it is not ready, and says why", func() bool {
+		status, body := get(t, p, "/readyz")
+		return status == 503 && strings.Contains(body, "4010")
+	})
+	if !discord.Connected(1) {
+		t.Error("the other shard is not connected any more")
+	}
+	if err := discord.CloseShard(1, 4010); err != nil {
+		t.Fatal(err)
+	}
+	if code := p.wait(t); code != 1 {
+		t.Errorf("exit code %d, want 1", code)
+	}
+}
+
 func TestOtherTopology(t *testing.T) {
 	t.Parallel()
 	r := newRun(t, 1)
