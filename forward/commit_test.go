@@ -21,9 +21,6 @@ import (
 	"github.com/sluicehq/sluice/internal/wire"
 )
 
-// source feeds a tenure.
-type source = func(context.Context, *forward.Held, func(gateway.Dispatch) error) error
-
 // through returns a client that goes through a proxy.
 func through(t testing.TB, addr string) *redis.Client {
 	t.Helper()
@@ -169,7 +166,7 @@ func TestWentBack(t *testing.T) {
 			var sessions []gateway.Session
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
-			var run source = func(ctx context.Context, h *forward.Held, take func(gateway.Dispatch) error) error {
+			var run forward.Source = func(ctx context.Context, h *forward.Held, take func(gateway.Dispatch) error) error {
 				sessions = append(sessions, h.Session)
 				if len(sessions) > 1 {
 					cancel()

@@ -24,43 +24,49 @@ type Held struct {
 	Session gateway.Session
 }
 
-// Hold takes shard 0 over and holds it while source runs: the dispatches that
-// source passes to take go the whole way. It returns what ended the tenure.
-func Hold(ctx context.Context, rdb redis.UniversalClient, cfg Config, source func(ctx context.Context, h *Held, take func(gateway.Dispatch) error) error) error {
+// A Source feeds a tenure: it passes dispatches to take.
+type Source = func(ctx context.Context, h *Held, take func(gateway.Dispatch) error) error
+
+func newHeld(rdb redis.UniversalClient, cfg Config, source Source) (*Held, *crew, error) {
 	f, err := New(rdb, gateway.Config{Token: "MTIz.x.y", URL: "ws://127.0.0.1:1", Intents: 1}, cfg)
 	if err != nil {
-		return err
+		return nil, nil, err
 	}
 	h := &Held{shard: f.shards[0]}
 	h.shard.source = func(ctx context.Context, session gateway.Session) error {
 		h.Session = session
 		return source(ctx, h, func(d gateway.Dispatch) error { return h.shard.Dispatch(ctx, d) })
 	}
+	return h, f.crew, nil
+}
+
+// Hold takes shard 0 over and holds it while source runs: the dispatches that
+// source passes to take go the whole way. It returns what ended the tenure.
+func Hold(ctx context.Context, rdb redis.UniversalClient, cfg Config, source Source) error {
+	h, crew, err := newHeld(rdb, cfg, source)
+	if err != nil {
+		return err
+	}
 	living, leave := context.WithCancel(ctx)
 	defer leave()
-	go f.crew.run(living) // ends with Hold
+	go crew.run(living) // ends with Hold
 	record, err := h.shard.takeover(ctx)
 	if err != nil {
 		return err
 	}
-	defer h.shard.crew.release()
+	defer crew.release()
 	return h.shard.hold(ctx, record)
 }
 
 // Run runs the first shard over and over, as Forwarder.Run does.
-func Run(ctx context.Context, rdb redis.UniversalClient, cfg Config, source func(ctx context.Context, h *Held, take func(gateway.Dispatch) error) error) error {
-	f, err := New(rdb, gateway.Config{Token: "MTIz.x.y", URL: "ws://127.0.0.1:1", Intents: 1}, cfg)
+func Run(ctx context.Context, rdb redis.UniversalClient, cfg Config, source Source) error {
+	h, crew, err := newHeld(rdb, cfg, source)
 	if err != nil {
 		return err
 	}
-	h := &Held{shard: f.shards[0]}
-	h.shard.source = func(ctx context.Context, session gateway.Session) error {
-		h.Session = session
-		return source(ctx, h, func(d gateway.Dispatch) error { return h.shard.Dispatch(ctx, d) })
-	}
 	living, leave := context.WithCancel(ctx)
 	defer leave()
-	go f.crew.run(living) // ends with Run
+	go crew.run(living) // ends with Run
 	return h.shard.run(ctx)
 }
 

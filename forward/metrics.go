@@ -1,10 +1,11 @@
 package forward
 
 import (
-	"errors"
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	registered "github.com/sluicehq/sluice/internal/metrics"
 )
 
 // metrics are a shard's counters. They count whether or not anyone collects them.
@@ -20,13 +21,13 @@ type metrics struct {
 func newMetrics(reg prometheus.Registerer, shard int) *metrics {
 	labels := prometheus.Labels{"shard": strconv.Itoa(shard)}
 	counter := func(name, help string) prometheus.Counter {
-		return register(reg, prometheus.NewCounter(prometheus.CounterOpts{Name: "sluice_forward_" + name, Help: help, ConstLabels: labels}))
+		return registered.Register(reg, prometheus.NewCounter(prometheus.CounterOpts{Name: "sluice_forward_" + name, Help: help, ConstLabels: labels}))
 	}
 	gauge := func(name, help string) prometheus.Gauge {
-		return register(reg, prometheus.NewGauge(prometheus.GaugeOpts{Name: "sluice_forward_" + name, Help: help, ConstLabels: labels}))
+		return registered.Register(reg, prometheus.NewGauge(prometheus.GaugeOpts{Name: "sluice_forward_" + name, Help: help, ConstLabels: labels}))
 	}
 	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
-		return register(reg, prometheus.NewHistogram(prometheus.HistogramOpts{Name: "sluice_forward_" + name, Help: help, ConstLabels: labels, Buckets: buckets}))
+		return registered.Register(reg, prometheus.NewHistogram(prometheus.HistogramOpts{Name: "sluice_forward_" + name, Help: help, ConstLabels: labels, Buckets: buckets}))
 	}
 	return &metrics{
 		dispatches:    counter("dispatches_total", "Dispatches taken from the gateway."),
@@ -49,18 +50,4 @@ func newMetrics(reg prometheus.Registerer, shard int) *metrics {
 		commitSeconds: histogram("commit_seconds", "Time from a batch to its confirmation.", prometheus.ExponentialBuckets(0.0002, 2, 16)),
 		batchItems:    histogram("batch_dispatches", "Dispatches in a commit.", []float64{1, 2, 4, 8, 16, 32, 64, 128, 256}),
 	}
-}
-
-// register registers c, or returns the one that is already there under its name.
-func register[C prometheus.Collector](reg prometheus.Registerer, c C) C {
-	if reg == nil {
-		return c
-	}
-	var already prometheus.AlreadyRegisteredError
-	if err := reg.Register(c); errors.As(err, &already) {
-		if existing, ok := already.ExistingCollector.(C); ok {
-			return existing
-		}
-	}
-	return c
 }
