@@ -169,7 +169,7 @@ func TestWentBack(t *testing.T) {
 			var run forward.Source = func(ctx context.Context, h *forward.Held, take func(gateway.Dispatch) error) error {
 				sessions = append(sessions, h.Session)
 				if len(sessions) > 1 {
-					cancel()
+					defer cancel()
 					if h.Session.ID == "" {
 						return take(ready("next"))
 					}
