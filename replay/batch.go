@@ -25,7 +25,7 @@ func (r *runner) performBatch(first *task) {
 	d.mu.Lock()
 	for _, t := range append([]*task{first}, first.mates...) {
 		if o, not := w.passOver(t, now); not {
-			r.hand(t, o, 0)
+			r.hand(t, o, 0, nil)
 			continue
 		}
 		own := t.entry.delivery
@@ -96,7 +96,7 @@ func (r *runner) settleBatch() {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	for i, b := range r.batch {
-		r.hand(b.task, endings[i].outcome, endings[i].delay)
+		r.hand(b.task, endings[i].outcome, endings[i].delay, listener.EventError(r.err, i))
 	}
 	clear(r.batch)
 	d.call()

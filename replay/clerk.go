@@ -73,15 +73,9 @@ func (k *clerk) run(ctx context.Context) {
 			timer.Stop()
 			continue
 		}
-		err := k.do(last)
-		if err != nil {
-			k.w.health.fail("the scripts", err)
-			if ctx.Err() != nil {
-				return
-			}
-			continue
+		if err := k.do(last); err != nil && ctx.Err() != nil {
+			return // what is not done is left to the lanes' next owners
 		}
-		k.w.health.ok("the scripts")
 	}
 }
 
@@ -178,7 +172,7 @@ func (k *clerk) acks(q *jobs) {
 func (j *job) open() bool {
 	switch j.kind {
 	case noteJob:
-		return j.entry.state != acking && j.entry.state != dying
+		return j.entry.state != acking
 	case buryJob:
 		return j.source.open && j.source.known[j.entry.id] == j.entry
 	case restartJob:
@@ -187,9 +181,20 @@ func (j *job) open() bool {
 	return true
 }
 
+// name says what a job is about.
+func (j *job) name() string {
+	if j.kind == buryJob {
+		return jobNames[j.kind] + " in " + j.source.lane.dead
+	}
+	return jobNames[j.kind] + " of " + j.source.stream
+}
+
 // drop lets go of a job that is not to be done. It is called with the desk's mutex
 // held.
 func (k *clerk) drop(j *job) {
+	if j.tries > 0 {
+		k.w.health.ok(j.name()) // if others of its name fail they will say so
+	}
 	if j.kind == noteJob {
 		j.entry.noting = false
 	}
@@ -292,10 +297,7 @@ func (k *clerk) call(j *job) (keys []string, args []any) {
 func (k *clerk) answered(j *job, err error) {
 	w := k.w
 	s := j.source
-	name := jobNames[j.kind] + " of " + s.stream
-	if j.kind == buryJob {
-		name = jobNames[j.kind] + " in " + s.lane.dead
-	}
+	name := j.name()
 	if err == nil {
 		err = k.accept(j)
 	}
@@ -317,6 +319,9 @@ func (k *clerk) answered(j *job, err error) {
 		if j.kind == buryJob {
 			w.desk.core.uncount(j.entry) // a lane that is to be handed over does not wait for this
 			w.checkStill(s)
+			if j.entry.worthNoting() { // for the lane's next owner
+				w.desk.note(j.entry)
+			}
 		}
 		k.again(j, min(backoffN, backoff0<<min(j.tries, 10)))
 		j.tries++

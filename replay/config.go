@@ -23,9 +23,9 @@ type Config struct {
 	// entry; the workers of a group share them. Empty: "workers".
 	Group string
 
-	// Consumer names this worker among the group's consumers in Redis. It should
-	// differ from worker to worker: entries pending under a name count as the
-	// worker's own. Empty: host name, process id and a random part.
+	// Consumer names this worker in Redis: among the group's consumers it is this
+	// name, a slash and a random part, so that no two workers are ever taken for one.
+	// Empty: host name, process id and a random part.
 	Consumer string
 
 	// Start is where a group that does not exist yet begins: "0" with all that is

@@ -279,6 +279,9 @@ func (c *core) offer(e *entry, how manner) verdict {
 			c.push(t)
 		}
 	}
+	if k.places == places && k.skipping() { // there are more that can't join a batch
+		c.hurry()
+	}
 	return taken
 }
 

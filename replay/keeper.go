@@ -166,6 +166,10 @@ func (k *keeper) lose(l *lane) {
 	}
 	d.mu.Unlock()
 	l.cancel(errLaneLost)
+	for _, s := range l.sources {
+		k.w.health.ok("the group of " + s.stream)
+		k.w.health.ok("the progress of " + s.stream)
+	}
 	k.kick(l)
 }
 

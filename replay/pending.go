@@ -37,11 +37,15 @@ func (r *reader) ensure(c *conn) error {
 	if err := c.flush(ioTimeout); err != nil {
 		return err
 	}
+	made := 0
 	for _, s := range asked {
 		_, err := c.want('+')
 		name := "the group of " + s.stream
 		switch {
 		case err == nil:
+			made++
+			c.command(2, "DEL") // a group that is new has no progress
+			c.text(s.progress)
 			s.phase, s.cursor, s.newest, s.served = recovering, entryID{}, entryID{}, true
 			r.w.health.ok(name)
 		case isCode(err, "BUSYGROUP"):
@@ -54,7 +58,21 @@ func (r *reader) ensure(c *conn) error {
 			return err
 		}
 	}
-	return nil
+	if made == 0 {
+		return nil
+	}
+	if err := c.flush(ioTimeout); err != nil {
+		return err
+	}
+	var said error
+	for range made {
+		_, err := c.want(':')
+		if !usable(err) {
+			return err
+		}
+		said = cmp.Or(said, err)
+	}
+	return said
 }
 
 // survey asks of all streams at once whether anything is pending in them: mostly

@@ -74,7 +74,7 @@ func (r *runner) run() {
 		o, delay := r.perform(r.task)
 		d.mu.Lock()
 		if !r.abandoned {
-			r.hand(r.task, o, delay)
+			r.hand(r.task, o, delay, r.err)
 		}
 	}
 	delete(d.runners, r)
@@ -85,12 +85,15 @@ func (r *runner) run() {
 func (r *runner) settle(o outcome, delay time.Duration) {
 	r.w.desk.mu.Lock()
 	defer r.w.desk.mu.Unlock()
-	r.hand(r.task, o, delay)
+	r.hand(r.task, o, delay, r.err)
 }
 
-// hand hands a task back; one to be retried is woken after delay. It is called
-// with the desk's mutex held.
-func (r *runner) hand(t *task, o outcome, delay time.Duration) {
+// hand hands a task back, with the error of its run if it failed; one to be
+// retried is woken after delay. It is called with the desk's mutex held.
+func (r *runner) hand(t *task, o outcome, delay time.Duration, err error) {
+	if o == retry || o == gaveUp {
+		t.err = err
+	}
 	r.w.desk.finish(t, o)
 	if o == retry {
 		r.later(t, delay)
@@ -166,7 +169,6 @@ func (r *runner) judge(t *task, err error) (outcome, time.Duration) {
 	if r.ctx.Err() != nil { // the lane was lost, or the worker stops: not the listener's fault
 		return revoked, 0
 	}
-	t.err = err
 	l.counts.failures.Inc()
 	attrs := []slog.Attr{
 		slog.String("id", t.entry.delivery.ID), slog.String("event", t.entry.delivery.Type),
