@@ -344,7 +344,7 @@ func (s *status) write(w io.Writer, everyLane bool) error {
 			fmt.Fprintln(t, "WORKER\tLANES\tSTARTED\tBUILD\tLISTENERS")
 			for _, worker := range g.Workers {
 				fmt.Fprintf(t, "%s\t%d\t%s\t%s\t%s\n", printable(worker.ID), worker.Lanes, time.UnixMilli(worker.Started).UTC().Format(time.DateTime),
-					cmp.Or(printable(worker.Build[:min(len(worker.Build), 12)]), "-"), printable(strings.Join(worker.Listeners, ",")))
+					cmp.Or(printable(worker.Build[:min(len(worker.Build), 12)]), "-"), listed(worker.Listeners))
 			}
 		}
 		idle := 0
@@ -392,4 +392,13 @@ func ago(seconds float64) string {
 		return d.Round(time.Second).String()
 	}
 	return d.Round(100 * time.Millisecond).String()
+}
+
+// listed names a few listeners and counts many: json has them all.
+func listed(names []string) string {
+	const few = 5
+	if len(names) <= few {
+		return printable(strings.Join(names, ","))
+	}
+	return printable(strings.Join(names[:few], ",")) + fmt.Sprintf(",… (%d)", len(names))
 }
