@@ -151,12 +151,9 @@ func TestWentBack(t *testing.T) {
 			return rdb.Del(ctx, key).Err()
 		}, gateway.Session{}},
 		{"nothing at all", func(ctx context.Context, rdb *redis.Client, key string) error {
-			for _, key := range rdb.Keys(ctx, strings.TrimSuffix(key, "session")+"*").Val() {
-				if err := rdb.Del(ctx, key).Err(); err != nil {
-					return err
-				}
-			}
-			return nil
+			prefix, _, _ := strings.Cut(strings.TrimPrefix(key, "{"), ":")
+			all := append(rdb.Keys(ctx, strings.TrimSuffix(key, "session")+"*").Val(), wire.TopologyKey(prefix))
+			return rdb.Del(ctx, all...).Err()
 		}, gateway.Session{}},
 	}
 	for _, test := range tests {
@@ -200,6 +197,9 @@ func TestWentBack(t *testing.T) {
 			}
 			if seqs := sequences(entries(t, rdb, cfg.Prefix)); slices.Contains(seqs, 5) {
 				t.Errorf("sequences %v: what came behind the gap was written", seqs)
+			}
+			if n := rdb.HGet(t.Context(), wire.TopologyKey(cfg.Prefix), "shards").Val(); n != "1" {
+				t.Errorf("the topology says %q shards, want it recorded again", n)
 			}
 			lost := of(entries(t, rdb, cfg.Prefix), wire.EventSessionLost)
 			if want := test.want.ID == ""; (len(lost) == lanes) != want {

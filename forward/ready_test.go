@@ -168,9 +168,9 @@ func TestRecordKeepsTheOldSession(t *testing.T) {
 	}
 }
 
-// TestScenario146Repeated drops what a resume sends again, keeps what has no sequence, and
+// TestScenario146And154Repeated drops what a resume sends again, keeps what has no sequence, and
 // tells each lane of a jump.
-func TestScenario146Repeated(t *testing.T) {
+func TestScenario146And154Repeated(t *testing.T) {
 	t.Parallel()
 	rdb, cfg := redistest.Client(t), config(redistest.Prefix(t))
 	typing := func(seq int64) gateway.Dispatch {

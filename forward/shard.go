@@ -273,8 +273,9 @@ func (s *shard) read(ctx, life context.Context, t *tenure, session gateway.Sessi
 	return err
 }
 
-// prepare empties the memory, which belongs to a fence, and checks that every
-// lane can be appended to.
+// prepare empties the memory, which belongs to a fence, checks that every lane can
+// be appended to, and records the topology where Redis has lost it. It fails if
+// another one was recorded meanwhile.
 func (s *shard) prepare(ctx context.Context) error {
 	var wait backoff
 	failing := false
@@ -285,7 +286,11 @@ func (s *shard) prepare(ctx context.Context) error {
 			err = s.checkLanes(ctx)
 		}
 		if err == nil {
-			return nil
+			err = s.checkTopology(ctx)
+		}
+		var other *TopologyError
+		if err == nil || errors.As(err, &other) {
+			return err
 		}
 		if !failing {
 			failing = true
@@ -295,6 +300,15 @@ func (s *shard) prepare(ctx context.Context) error {
 			return nil // the reader sees ctx too
 		}
 	}
+}
+
+func (s *shard) checkTopology(ctx context.Context) error {
+	t, key := s.cfg.Topology, wire.TopologyKey(s.cfg.Prefix)
+	recorded, err := establish(ctx, s.rdb, key, t, Plan{Application: t.Application, Shards: t.Shards, Logger: s.logger})
+	if err == nil && recorded.Lanes != t.Lanes {
+		err = &TopologyError{Key: key, What: "number of lanes", Recorded: fmt.Sprint(recorded.Lanes), Wanted: fmt.Sprint(t.Lanes), Advice: "start the gateway again"}
+	}
+	return err
 }
 
 func (s *shard) checkLanes(ctx context.Context) error {

@@ -69,35 +69,51 @@ func Establish(ctx context.Context, rdb redis.UniversalClient, plan Plan) (Topol
 		if lanes == 0 {
 			lanes = wire.DefaultLanes(shards)
 		}
-		reply, err := establishScript.Run(ctx, rdb, []string{key}, plan.Application, shards, lanes, time.Now().UnixMilli()).StringSlice()
-		if err != nil {
-			return Topology{}, fmt.Errorf("forward: record the topology at %q: %w", key, err)
-		}
-		found = make(map[string]string)
-		for i := 0; i+1 < len(reply); i += 2 {
-			found[reply[i]] = reply[i+1]
-		}
+		return establish(ctx, rdb, key, Topology{Application: plan.Application, Shards: shards, Lanes: lanes, Created: time.Now()}, plan)
+	}
+	recorded, _, err := wire.ParseTopology(found)
+	if err != nil {
+		return Topology{}, fmt.Errorf("forward: topology at %q: %w", key, err)
+	}
+	t := Topology(recorded)
+	if recommended > t.Shards {
+		plan.Logger.Warn("discord recommends more shards than the topology has", "shards", t.Shards, "recommended", recommended)
+	}
+	return t, t.fits(key, plan)
+}
+
+// establish records t, unless a topology is recorded, and returns the recorded
+// one if it fits the plan.
+func establish(ctx context.Context, rdb redis.Scripter, key string, t Topology, plan Plan) (Topology, error) {
+	reply, err := establishScript.Run(ctx, rdb, []string{key}, t.Application, t.Shards, t.Lanes, t.Created.UnixMilli()).StringSlice()
+	if err != nil {
+		return Topology{}, fmt.Errorf("forward: record the topology at %q: %w", key, err)
+	}
+	found := make(map[string]string)
+	for i := 0; i+1 < len(reply); i += 2 {
+		found[reply[i]] = reply[i+1]
 	}
 	recorded, ok, err := wire.ParseTopology(found)
-	t := Topology(recorded)
 	if err != nil || !ok {
 		return Topology{}, fmt.Errorf("forward: topology at %q: %w", key, err)
 	}
+	return Topology(recorded), Topology(recorded).fits(key, plan)
+}
+
+// fits returns why a recorded topology is not the one planned for.
+func (t Topology) fits(key string, plan Plan) error {
 	if t.Application != plan.Application {
-		return t, &TopologyError{Key: key, What: "application", Recorded: t.Application, Wanted: plan.Application,
+		return &TopologyError{Key: key, What: "application", Recorded: t.Application, Wanted: plan.Application,
 			Advice: "use the token of that application, or another redis.prefix for this one"}
 	}
 	if plan.Shards != 0 && plan.Shards != t.Shards {
-		return t, &TopologyError{Key: key, What: "number of shards", Recorded: fmt.Sprint(t.Shards), Wanted: fmt.Sprint(plan.Shards),
+		return &TopologyError{Key: key, What: "number of shards", Recorded: fmt.Sprint(t.Shards), Wanted: fmt.Sprint(plan.Shards),
 			Advice: "set discord.shards to auto or to that number; `sluice topology` changes it"}
-	}
-	if recommended > t.Shards {
-		plan.Logger.Warn("discord recommends more shards than the topology has", "shards", t.Shards, "recommended", recommended)
 	}
 	if plan.Lanes != 0 && plan.Lanes != t.Lanes {
 		plan.Logger.Warn("the topology was recorded with another number of lanes, which stays", "lanes", t.Lanes, "configured", plan.Lanes)
 	}
-	return t, nil
+	return nil
 }
 
 // ReadTopology returns the recorded topology of the deployment under prefix

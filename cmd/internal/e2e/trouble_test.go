@@ -113,6 +113,7 @@ func TestManyShards(t *testing.T) {
 		return true
 	})
 	programs[0].kill()
+	r.gateway(t) // and one is added
 	held := func() int {
 		n := 0
 		for _, shard := range all {
@@ -254,5 +255,59 @@ func TestFailoverLosesTheTail(t *testing.T) {
 	r.exactlyOnce(t)
 	if n := len(r.discord.Identifies()); n != 1 {
 		t.Errorf("%d identifies, want 1", n)
+	}
+}
+
+// TestRedisEmptied has Redis lose everything under load: the gap is told in each
+// lane, and all that comes after it is there once.
+func TestRedisEmptied(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t, "--appendonly", "yes")
+	r := newViolence(t, server.Addr())
+	r.gateway(t)
+	stop := r.begin(t, 500)
+	time.Sleep(500 * time.Millisecond) // some traffic first
+	if err := r.rdb.FlushAll(t.Context()).Err(); err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "it identifies anew", func() bool { return len(r.discord.Identifies()) == 2 })
+	if err := r.discord.WaitConnected(t.Context(), 0); err != nil {
+		t.Fatal(err)
+	}
+	time.Sleep(500 * time.Millisecond) // traffic after it
+	stop()
+	session := r.discord.SessionID(0)
+	sent := make(map[int64]bool)
+	for _, s := range r.discord.Sent() {
+		if s.Session == session {
+			sent[s.Sequence] = true
+		}
+	}
+	var got map[int64]int
+	eventually(t, "everything of the new session is in the streams", func() bool {
+		got = make(map[int64]int)
+		for _, e := range r.entries(t) {
+			if e.Session == wire.ShortSession(session) && e.Sequence != 0 {
+				got[e.Sequence]++
+			}
+		}
+		return len(got) >= len(sent)
+	})
+	for sequence, n := range got {
+		if n != 1 || !sent[sequence] {
+			t.Errorf("sequence %d is there %d times, sent %v", sequence, n, sent[sequence])
+		}
+	}
+	notices := 0
+	for _, e := range r.entries(t) {
+		if e.Event == wire.EventSessionLost {
+			notices++
+		}
+	}
+	if notices != r.lanes {
+		t.Errorf("%d notices of the lost session, want one in each of %d lanes", notices, r.lanes)
+	}
+	if n := r.rdb.Exists(t.Context(), wire.TopologyKey(r.prefix)).Val(); n != 1 {
+		t.Error("the topology was not recorded again: workers would wait for it for ever")
 	}
 }

@@ -163,7 +163,7 @@ func TestGatewayKilledOften(t *testing.T) {
 	for _, rate := range rates {
 		t.Run(fmt.Sprintf("%d a second", rate), func(t *testing.T) {
 			t.Parallel()
-			r := newViolence(t, redistest.Addr(t))
+			r := newViolence(t, redistest.Start(t, "--appendonly", "yes").Addr())
 			p := r.gateway(t)
 			stop := r.begin(t, rate)
 			for range kills {
