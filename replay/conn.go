@@ -8,11 +8,12 @@ import (
 	"io"
 	"net"
 	"strconv"
-	"sync"
+	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
-	"github.com/redis/go-redis/v9/maintnotifications"
+
+	"github.com/sluicehq/sluice/internal/redisclient"
 )
 
 // A conn is a connection of the worker's own, spoken to in RESP2. go-redis
@@ -31,9 +32,6 @@ type conn struct {
 
 	in       []byte // read; what is between from and to was not looked at
 	from, to int
-
-	client *redis.Client
-	pinned *redis.Conn
 }
 
 const (
@@ -43,82 +41,28 @@ const (
 
 // dial connects to the server that opt describes.
 func dial(ctx context.Context, opt redis.Options, buffer int) (*conn, error) {
-	c := &conn{addr: opt.Addr}
-	var link socket
-	plain := opt.Dialer
-	opt.Dialer = func(ctx context.Context, network, addr string) (net.Conn, error) {
-		nc, err := plain(ctx, network, addr)
-		if err != nil {
-			return nil, err
-		}
-		if err := link.set(nc); err != nil {
-			return nil, err
-		}
-		return nc, nil
+	nc, err := redisclient.Take(ctx, &opt)
+	if err != nil {
+		return nil, err
 	}
-	opt.Protocol = 2
-	opt.MaxRetries = -1
-	opt.DialerRetries = 1
-	opt.PoolSize, opt.MaxActiveConns, opt.MinIdleConns, opt.PipelinePoolSize = 1, 1, 0, -1
-	opt.ConnMaxLifetime = 0
-	unshare(&opt)
-	c.client = redis.NewClient(&opt)
-	c.pinned = c.client.Conn()
-	id, err := c.pinned.ClientID(ctx).Result()
-	if reply := redis.Error(nil); errors.As(err, &reply) && redis.HasErrorPrefix(err, "unknown ") {
-		id, err = 0, nil // the embedded server has none: its reads end by themselves
+	c := &conn{addr: opt.Addr, net: nc, in: make([]byte, buffer)}
+	c.command(2, "CLIENT")
+	c.text("ID")
+	if err = c.flush(ioTimeout); err == nil {
+		c.id, err = c.want(':')
 	}
-	c.net = link.get()
+	var reply replyError
+	if errors.As(err, &reply) && strings.HasPrefix(string(reply), "ERR unknown ") {
+		err = nil // the embedded server has none: its reads end by themselves
+	}
 	if err != nil {
 		c.close()
 		return nil, err
 	}
-	c.id = id
-	c.in = make([]byte, buffer)
 	return c, nil
 }
 
-// A socket is what go-redis has dialled. It dials on a goroutine of its own, which
-// may go on when nobody waits any more.
-type socket struct {
-	mu sync.Mutex
-	// Guarded by mu.
-	conn net.Conn
-	used bool // what comes now is too late
-}
-
-func (s *socket) set(nc net.Conn) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.used {
-		nc.Close()
-		return net.ErrClosed
-	}
-	s.conn = nc
-	return nil
-}
-
-func (s *socket) get() net.Conn {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.used = true
-	return s.conn
-}
-
-// unshare takes out of a copy of a client's options what is that client's own.
-func unshare(opt *redis.Options) {
-	opt.PushNotificationProcessor = nil
-	opt.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	opt.ClientSideCache, opt.ClientSideCacheConfig = nil, nil
-}
-
-func (c *conn) close() {
-	if c.net != nil {
-		c.net.Close() // first: go-redis is not to say goodbye on it
-	}
-	c.pinned.Close()
-	c.client.Close()
-}
+func (c *conn) close() { c.net.Close() }
 
 // command begins a command of n words, its name included.
 func (c *conn) command(n int, name string) {

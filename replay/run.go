@@ -11,6 +11,7 @@ import (
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
 
+	"github.com/sluicehq/sluice/internal/redisclient"
 	"github.com/sluicehq/sluice/internal/wire"
 )
 
@@ -192,7 +193,7 @@ func (w *Worker) controlClient() redis.UniversalClient {
 		opt.ReadTimeout, opt.WriteTimeout, opt.PoolTimeout = timeout, timeout, timeout
 		opt.PoolSize, opt.MinIdleConns, opt.MaxActiveConns = 8, 0, 0
 		opt.MaxRetries, opt.DialerRetries = 1, 1
-		unshare(&opt)
+		redisclient.Unshare(&opt)
 		return redis.NewClient(&opt)
 	}
 }

@@ -29,10 +29,7 @@ func Take(ctx context.Context, from *redis.Options) (net.Conn, error) {
 	options.MaxRetries, options.DialerRetries = -1, 1
 	options.PoolSize, options.MaxActiveConns, options.MinIdleConns, options.PipelinePoolSize = 1, 1, 0, -1
 	options.ConnMaxLifetime, options.ConnMaxIdleTime = 0, -1
-	// What is the other client's own.
-	options.PushNotificationProcessor = nil
-	options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
-	options.ClientSideCache, options.ClientSideCacheConfig = nil, nil
+	Unshare(&options)
 	client := redis.NewClient(&options)
 	pinned := client.Conn()
 	err := pinned.Ping(ctx).Err()
@@ -84,4 +81,12 @@ func (s *socket) get() net.Conn {
 	defer s.mu.Unlock()
 	s.late = true
 	return s.conn
+}
+
+// Unshare takes out of a copy of a client's options what is that client's own, so
+// that another client can be made with them.
+func Unshare(options *redis.Options) {
+	options.PushNotificationProcessor = nil
+	options.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
+	options.ClientSideCache, options.ClientSideCacheConfig = nil, nil
 }
