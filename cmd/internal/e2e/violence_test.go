@@ -148,7 +148,8 @@ func newViolence(t *testing.T, redisAddr string) *run {
 	rdb := redis.NewClient(&redis.Options{Addr: redisAddr})
 	t.Cleanup(func() { rdb.Close() })
 	r := &run{discord: discord, rdb: rdb, prefix: redistest.Prefix(t), shards: 1, lanes: wire.DefaultLanes(1)}
-	r.flags = []string{"--redis.url=redis://" + redisAddr + "/0", "--redis.prefix=" + r.prefix}
+	// Nothing is to be trimmed: everything is counted.
+	r.flags = []string{"--redis.url=redis://" + redisAddr + "/0", "--redis.prefix=" + r.prefix, "--forward.max_length=10000000", "--forward.max_bytes=16GiB"}
 	return r
 }
 
