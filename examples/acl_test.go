@@ -10,7 +10,7 @@ import (
 	"github.com/sluicehq/sluice/internal/redistest"
 )
 
-// TestRights has a gateway and workers get by with the rights that
+// TestRights has a gateway, workers and the tool get by with the rights that
 // docs/operating.md gives them.
 func TestRights(t *testing.T) {
 	t.Parallel()
@@ -19,13 +19,13 @@ func TestRights(t *testing.T) {
 		t.Fatal(err)
 	}
 	users := regexp.MustCompile(`(?m)^ACL SETUSER (\w+) .*$`).FindAllStringSubmatch(string(page), -1)
-	if len(users) != 2 {
-		t.Fatalf("docs/operating.md has %d users, want a gateway and a worker", len(users))
+	if len(users) != 3 {
+		t.Fatalf("docs/operating.md has %d users, want a gateway, a worker and an operator", len(users))
 	}
 	server := redistest.Start(t)
 	d := deploy(t, gatewaytest.Config{})
 	d.rdb, d.prefix = server.Client(t), "sluice"
-	api := d.flags[0]
+	api, redisAs := d.flags[0], make(map[string]string)
 	as := make(map[string][]string)
 	for _, user := range users {
 		var words []any
@@ -35,7 +35,8 @@ func TestRights(t *testing.T) {
 		if err := d.rdb.Do(t.Context(), words...).Err(); err != nil {
 			t.Fatal(err)
 		}
-		as[user[1]] = []string{api, "--redis.url=redis://" + user[1] + ":secret@" + server.Addr() + "/0"}
+		redisAs[user[1]] = "--redis.url=redis://" + user[1] + ":secret@" + server.Addr() + "/0"
+		as[user[1]] = []string{api, redisAs[user[1]]}
 	}
 	start := func(name string, flags []string) *program {
 		d.flags = flags
@@ -54,14 +55,24 @@ func TestRights(t *testing.T) {
 	welcome.prints(t, "welcome to Tea House, mira")
 	first.stop(t)
 	second := start("gateway", as["gateway"])
-	if err := d.discord.WaitResumes(t.Context(), 1); err != nil {
-		t.Fatal(err)
-	}
+	eventually(t, "the second gateway has resumed", func() bool { return len(d.discord.Resumes()) > 0 })
 	d.send(t, "MESSAGE_UPDATE", about(author+`,"content":"Hello!"`))
 	d.send(t, "MESSAGE_UPDATE", about(`,"content":5`)) // which no listener can take
 	d.send(t, "GUILD_DELETE", `{"id":"`+guild+`"}`)
 	editlog.prints(t, `"Hello" became "Hello!"`)
 	eventually(t, "there is a dead letter", func() bool { return d.rdb.XLen(t.Context(), "{sluice:0/1}:dead:edits").Val() == 1 })
+	for _, test := range []struct{ args, want string }{
+		{"status", "edits"},
+		{"dead ls --replay.group=edits", "edit-log"},
+		{"dead retry --all --replay.group=edits", "1"},
+		{"tail", "GUILD_MEMBER_ADD"},
+	} {
+		p := start("sluice", append(strings.Fields(test.args), redisAs["operator"]))
+		p.ends(t, 0)
+		if out := p.stdout.String(); !strings.Contains(out, test.want) {
+			t.Errorf("sluice %s does not speak of %s:\n%s", test.args, test.want, out)
+		}
+	}
 	for _, p := range []*program{editlog, welcome, second} {
 		p.stop(t)
 		if strings.Contains(p.stderr.String(), "NOPERM") {

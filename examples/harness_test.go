@@ -38,12 +38,12 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// build builds the gateway and all examples, once, and returns where to.
+// build builds the gateway, the tool and all examples, once, and returns where to.
 var build = sync.OnceValues(func() (dir string, err error) {
 	if dir, err = os.MkdirTemp("", "sluice-examples"); err != nil {
 		return "", err
 	}
-	out, err := exec.Command("go", "build", "-o", dir+string(filepath.Separator), "../cmd/gateway", "./...").CombinedOutput()
+	out, err := exec.Command("go", "build", "-o", dir+string(filepath.Separator), "../cmd/gateway", "../cmd/sluice", "./...").CombinedOutput()
 	if err != nil {
 		os.RemoveAll(dir)
 		return "", fmt.Errorf("go build: %w\n%s", err, out)
@@ -106,9 +106,7 @@ func (d *deployment) gateway(t *testing.T) {
 
 func (d *deployment) connected(t *testing.T) {
 	t.Helper()
-	if err := d.discord.WaitConnected(t.Context(), 0); err != nil {
-		t.Fatal(err)
-	}
+	eventually(t, "the gateway is connected", func() bool { return d.discord.Connected(0) })
 }
 
 // send has Discord send a dispatch.
@@ -190,6 +188,12 @@ func (p *program) stop(t *testing.T) {
 	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
 	}
+	p.ends(t, 0)
+}
+
+// ends waits until the program has ended, and wants this exit code.
+func (p *program) ends(t *testing.T, code int) {
+	t.Helper()
 	eventually(t, "it ends", func() bool {
 		select {
 		case <-p.ended:
@@ -198,8 +202,8 @@ func (p *program) stop(t *testing.T) {
 			return false
 		}
 	})
-	if code := p.cmd.ProcessState.ExitCode(); code != 0 {
-		t.Errorf("exit code %d, want 0", code)
+	if got := p.cmd.ProcessState.ExitCode(); got != code {
+		t.Errorf("exit code %d, want %d", got, code)
 	}
 }
 
