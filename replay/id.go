@@ -12,6 +12,14 @@ func (id entryID) compare(other entryID) int {
 	return cmp.Or(cmp.Compare(id.ms, other.ms), cmp.Compare(id.seq, other.seq))
 }
 
+// next returns the id after id: Redis knows "(id" for it, embedded ones do not.
+func (id entryID) next() entryID {
+	if id.seq++; id.seq == 0 {
+		id.ms++
+	}
+	return id
+}
+
 func (id entryID) append(b []byte) []byte {
 	b = strconv.AppendUint(b, id.ms, 10)
 	b = append(b, '-')

@@ -155,7 +155,7 @@ func (r *reader) list(c *conn, s *stream, count int) error {
 	if s.cursor == (entryID{}) {
 		c.text("-")
 	} else {
-		c.text("(" + s.cursor.String())
+		c.text(s.cursor.next().String())
 	}
 	c.text("+")
 	c.int(int64(count))

@@ -40,7 +40,8 @@ func (l *ledger) take(_ context.Context, d *listener.Delivery) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if _, ok := l.handled[d.Sequence]; ok {
-		l.twice++
+		l.twice++ // what a stopped worker had in hand; the order is that of the first time
+		return nil
 	}
 	l.handled[d.Sequence] = handled{d.Type, d.Previous}
 	if d.GuildID != "" && d.Type != "INTERACTION_CREATE" { // those go before all others

@@ -183,7 +183,7 @@ func (d *demo) worker(name string) func(context.Context) (func(context.Context) 
 	return func(context.Context) (func(context.Context) error, error) {
 		registry := listener.New()
 		registry.Add(d.listeners(name)...)
-		w, err := replay.New(d.rdb, registry, replay.Config{Prefix: prefix, Group: group, Consumer: strings.ReplaceAll(name, " ", "-"), Lease: time.Second, Logger: d.logger})
+		w, err := replay.New(d.rdb, registry, replay.Config{Prefix: prefix, Group: group, Consumer: strings.ReplaceAll(name, " ", "-"), Lease: 3 * time.Second, Logger: d.logger})
 		if err != nil {
 			return nil, err
 		}
