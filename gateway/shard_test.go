@@ -105,6 +105,10 @@ func TestNothingLostOverBreaks(t *testing.T) {
 		"op 7":      func(s *gatewaytest.Server) error { return s.Reconnect(0) },
 		"op 9 true": func(s *gatewaytest.Server) error { return s.Invalidate(0, true) },
 		"4000":      func(s *gatewaytest.Server) error { return s.CloseShard(0, 4000) },
+		"4001":      func(s *gatewaytest.Server) error { return s.CloseShard(0, 4001) },
+		"4002":      func(s *gatewaytest.Server) error { return s.CloseShard(0, 4002) },
+		"4005":      func(s *gatewaytest.Server) error { return s.CloseShard(0, 4005) },
+		"4008":      func(s *gatewaytest.Server) error { return s.CloseShard(0, 4008) },
 		"1001":      func(s *gatewaytest.Server) error { return s.CloseShard(0, 1001) },
 		"garbage":   func(s *gatewaytest.Server) error { return s.Interject(0, []byte(`{"op":0,"s":5,"t":"X`)) },
 	}
@@ -148,6 +152,8 @@ func TestSessionEnds(t *testing.T) {
 	t.Parallel()
 	ends := map[string]func(s *gatewaytest.Server) error{
 		"op 9 false": func(s *gatewaytest.Server) error { return s.Invalidate(0, false) },
+		"4003":       func(s *gatewaytest.Server) error { return s.CloseShard(0, 4003) },
+		"4006":       func(s *gatewaytest.Server) error { return s.CloseShard(0, 4006) },
 		"4007":       func(s *gatewaytest.Server) error { return s.CloseShard(0, 4007) },
 		"4009":       func(s *gatewaytest.Server) error { return s.CloseShard(0, 4009) },
 		"1000":       func(s *gatewaytest.Server) error { return s.CloseShard(0, 1000) },

@@ -209,7 +209,11 @@ func TestStandby(t *testing.T) {
 			}
 			took := time.Since(begun)
 			if sig == syscall.SIGSTOP {
-				time.Sleep(2 * time.Second) // the other works meanwhile
+				frozen := 6 * time.Second
+				if *full {
+					frozen = 15 * time.Second
+				}
+				time.Sleep(frozen - took) // the other works meanwhile
 				holder.cmd.Process.Signal(syscall.SIGCONT)
 				eventually(t, "the woken one knows that it has lost the shard", func() bool { return contains(holder, "lost the shard") })
 			}
