@@ -84,7 +84,8 @@ var mains = map[string]func(){
 			env.Group("workers").Add(Told.Handle("say", say("workers heard")))
 			env.Group("second").Add(Told.Handle("say", say("second heard")))
 			env.Group("second").Add(Told.Handle("again", say("second heard again")))
-			fmt.Println("same", env.Group("workers") == env.Registry, env.Group("second") == env.Group("second"))
+			second := env.Group("second")
+			fmt.Println("same", env.Group("workers") == env.Registry, env.Group("second") == second)
 			return tell(ctx, env, "it")
 		})
 	},

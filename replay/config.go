@@ -104,7 +104,7 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	number := func(name string, field *int, fallback int) {
 		if *field < 0 {
-			errs = append(errs, fmt.Errorf("Config.%s is %d, want 0 (for %d) or more", name, *field, fallback))
+			errs = append(errs, fmt.Errorf("value of Config.%s is %d, want 0 (for %d) or more", name, *field, fallback))
 		}
 		if *field == 0 {
 			*field = fallback
@@ -112,7 +112,7 @@ func (c Config) withDefaults() (Config, error) {
 	}
 	duration := func(name string, field *time.Duration, fallback time.Duration) {
 		if *field < 0 {
-			errs = append(errs, fmt.Errorf("Config.%s is %v, want 0 (for %v) or more", name, *field, fallback))
+			errs = append(errs, fmt.Errorf("value of Config.%s is %v, want 0 (for %v) or more", name, *field, fallback))
 		}
 		if *field == 0 {
 			*field = fallback
@@ -132,14 +132,14 @@ func (c Config) withDefaults() (Config, error) {
 	duration("DrainTimeout", &c.DrainTimeout, 25*time.Second)
 	duration("DeadAge", &c.DeadAge, 336*time.Hour)
 	if c.Lease > 0 && c.Lease < minLease {
-		errs = append(errs, fmt.Errorf("Config.Lease is %v, want at least %v", c.Lease, minLease))
+		errs = append(errs, fmt.Errorf("value of Config.Lease is %v, want at least %v", c.Lease, minLease))
 	}
 	if c.BackoffMax < c.Backoff {
-		errs = append(errs, fmt.Errorf("Config.BackoffMax is %v, less than Config.Backoff, %v", c.BackoffMax, c.Backoff))
+		errs = append(errs, fmt.Errorf("value of Config.BackoffMax is %v, less than Config.Backoff, %v", c.BackoffMax, c.Backoff))
 	}
 	for _, name := range []struct{ field, value string }{{"Prefix", c.Prefix}, {"Group", c.Group}, {"Consumer", c.Consumer}} {
 		if strings.ContainsAny(name.value, "{} \t\r\n\x00") || len(name.value) > 100 {
-			errs = append(errs, fmt.Errorf("Config.%s is %q, want at most 100 bytes without spaces and braces", name.field, name.value))
+			errs = append(errs, fmt.Errorf("value of Config.%s is %q, want at most 100 bytes without spaces and braces", name.field, name.value))
 		}
 	}
 	start, err := startID(c.Start)
