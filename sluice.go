@@ -54,6 +54,9 @@ type Env struct {
 	// Publisher appends events of one's own.
 	Publisher *forward.Publisher
 	Log       *slog.Logger
+	// Events are the patterns of what the gateway forwards (forward.events); empty:
+	// everything. A listener for what is not forwarded is an error.
+	Events []string
 
 	group  string
 	groups []group
@@ -175,7 +178,7 @@ func work(ctx context.Context, p *program.Process, rdb redis.UniversalClient, se
 	if err != nil {
 		return err
 	}
-	env := &Env{Registry: listener.New(), Redis: rdb, Log: p.Log, group: p.Config.Replay.Group}
+	env := &Env{Registry: listener.New(), Redis: rdb, Log: p.Log, Events: p.Config.Forward.Events, group: p.Config.Replay.Group}
 	if env.Cache, err = cache.NewReader(rdb, p.Config.Redis.Prefix, topology.Shards); err != nil {
 		return err
 	}

@@ -292,6 +292,7 @@ func TestPackageConfigs(t *testing.T) {
 		Prefix: "sluice", Group: "workers", Start: "0", Concurrency: 64, MaxInHand: 4096, MaxDeliveries: 5,
 		Backoff: time.Second, BackoffMax: time.Minute, ListenerTimeout: 30 * time.Second, Lease: 5 * time.Second,
 		DrainTimeout: 25 * time.Second, DeadLength: 10000, DeadAge: 336 * time.Hour, Off: []string{"welcome"},
+		Events: []string{">"},
 	}
 	if diff := cmp.Diff(wantReplay, c.ReplayConfig()); diff != "" {
 		t.Errorf("ReplayConfig (-want +got):\n%s", diff)

@@ -66,5 +66,6 @@ func (c *Config) ReplayConfig() replay.Config {
 		DeadLength:      c.Replay.DeadLength,
 		DeadAge:         c.Replay.DeadAge,
 		Off:             c.Replay.Off,
+		Events:          c.Forward.Events,
 	}
 }

@@ -13,14 +13,37 @@ import (
 	"os"
 
 	"github.com/sluicehq/sluice"
+	"github.com/sluicehq/sluice/internal/dispatch"
 	"github.com/sluicehq/sluice/listener"
 )
 
 func main() {
 	sluice.Worker(func(_ context.Context, env *sluice.Env) error {
 		out := &printer{out: os.Stdout}
-		env.Add(typed(out)...)
+		for i, l := range typed(out) { // one for each type of the table, in its order
+			forwarded, err := forwards(env.Events, dispatch.Types[i].Name)
+			if err != nil {
+				return err
+			}
+			if forwarded {
+				env.Add(l)
+			}
+		}
 		env.Add(listener.Handle("notices", "sluice.>", out.notice))
 		return nil
 	})
+}
+
+// forwards reports whether one of the patterns is for a type; none is for all.
+func forwards(patterns []string, eventType string) (bool, error) {
+	for _, text := range patterns {
+		pattern, err := dispatch.Compile(text)
+		if err != nil {
+			return false, err
+		}
+		if pattern.Match(eventType) {
+			return true, nil
+		}
+	}
+	return len(patterns) == 0, nil
 }

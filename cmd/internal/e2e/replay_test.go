@@ -95,6 +95,28 @@ func TestTwoWorkers(t *testing.T) {
 	}
 }
 
+// TestSomeEvents forwards some types only, which the worker program heeds.
+func TestSomeEvents(t *testing.T) {
+	t.Parallel()
+	r := newRun(t, 1, "--forward.events=message.*,GUILD_CREATE")
+	r.gateway(t)
+	w := start(t, "worker", r.flags...)
+	r.play(t, 0, 0, nil)
+	want := 0
+	for _, e := range corpus.SessionEnvelopes() {
+		if e.Type == "GUILD_CREATE" || strings.Count(e.Type, "_") == 1 && strings.HasPrefix(e.Type, "MESSAGE_") {
+			want++
+		}
+	}
+	eventually(t, "they are handled", func() bool { return len(handled.FindAllString(w.output.String(), -1)) >= want })
+	if n := r.length(t); n != want {
+		t.Errorf("%d entries, want %d", n, want)
+	}
+	if code := w.stop(t); code != 0 {
+		t.Errorf("exit code %d, want 0", code)
+	}
+}
+
 // TestEveryProcessKilledOnce kills the gateway and each of two workers once while
 // the session is played, and starts them again.
 func TestEveryProcessKilledOnce(t *testing.T) {
