@@ -140,7 +140,12 @@ func (r *run) drained(t *testing.T) {
 
 func newViolence(t *testing.T, redisAddr string) *run {
 	t.Helper()
-	discord := gatewaytest.New(gatewaytest.Config{HeartbeatInterval: time.Second})
+	return newViolenceAt(t, redisAddr, time.Second)
+}
+
+func newViolenceAt(t *testing.T, redisAddr string, heartbeat time.Duration) *run {
+	t.Helper()
+	discord := gatewaytest.New(gatewaytest.Config{HeartbeatInterval: heartbeat})
 	if err := discord.Start(); err != nil {
 		t.Fatal(err)
 	}
