@@ -104,9 +104,10 @@ func TestManyShards(t *testing.T) {
 	for i := range all {
 		all[i] = i
 	}
-	eventually(t, "all shards are connected", func() bool {
+	eventually(t, "all shards are connected, and their sessions recorded", func() bool {
 		for _, shard := range all {
-			if !discord.Connected(shard) {
+			recorded := r.rdb.HExists(t.Context(), wire.NewShard(r.prefix, shard, shards).Session(), wire.SessionID).Val()
+			if !recorded || !discord.Connected(shard) {
 				return false
 			}
 		}
