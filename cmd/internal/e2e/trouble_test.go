@@ -56,7 +56,7 @@ func TestRedisRefuses(t *testing.T) {
 			r := newViolence(t, server.Addr())
 			p := r.gateway(t, "--admin.addr=127.0.0.1:0")
 			stop := r.begin(t, 500)
-			time.Sleep(300 * time.Millisecond) // some traffic first
+			r.traffic(t, 100)
 			if err := r.rdb.Do(t.Context(), test.refuse...).Err(); err != nil {
 				t.Fatal(err)
 			}
@@ -210,8 +210,8 @@ func TestScenario051Loading(t *testing.T) {
 	}
 	front.loading(false)
 	stop := r.begin(t, 200)
-	time.Sleep(300 * time.Millisecond) // some traffic
-	front.loading(true)                // and once more, under load
+	r.traffic(t, 50)
+	front.loading(true) // and once more, under load
 	front.cut()
 	time.Sleep(time.Second)
 	front.loading(false)
@@ -237,9 +237,9 @@ func TestFailoverLosesTheTail(t *testing.T) {
 	r := newViolence(t, front.addr())
 	r.gateway(t)
 	stop := r.begin(t, 500)
-	time.Sleep(500 * time.Millisecond) // some traffic that the replica gets
+	r.traffic(t, 200) // that the replica gets
 	replica.Pause(t)
-	time.Sleep(700 * time.Millisecond) // and some that it does not
+	r.traffic(t, 300) // that it does not
 	master.Kill()
 	replica.Continue(t)
 	if err := standby.Do(t.Context(), "REPLICAOF", "NO", "ONE").Err(); err != nil {
@@ -251,7 +251,7 @@ func TestFailoverLosesTheTail(t *testing.T) {
 	if at := r.discord.Resumes()[0].Sequence; strconv.FormatInt(at, 10) != before {
 		t.Errorf("resumed from sequence %d, want %s: what the replica has", at, before)
 	}
-	time.Sleep(300 * time.Millisecond) // traffic after it
+	r.traffic(t, 100)
 	stop()
 	r.drained(t)
 	r.exactlyOnce(t)
@@ -268,7 +268,7 @@ func TestRedisEmptied(t *testing.T) {
 	r := newViolence(t, server.Addr())
 	r.gateway(t)
 	stop := r.begin(t, 500)
-	time.Sleep(500 * time.Millisecond) // some traffic first
+	r.traffic(t, 200)
 	if err := r.rdb.FlushAll(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
@@ -276,7 +276,7 @@ func TestRedisEmptied(t *testing.T) {
 	if err := r.discord.WaitConnected(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
-	time.Sleep(500 * time.Millisecond) // traffic after it
+	r.traffic(t, 200)
 	stop()
 	session := r.discord.SessionID(0)
 	sent := make(map[int64]bool)

@@ -132,6 +132,13 @@ func (r *run) begin(t *testing.T, rate int) (stop func()) {
 	}
 }
 
+// traffic waits until n dispatches more are sent.
+func (r *run) traffic(t *testing.T, n int) {
+	t.Helper()
+	want := r.discord.SentCount() + n
+	eventually(t, "there is traffic", func() bool { return r.discord.SentCount() >= want })
+}
+
 // drained waits until everything that was sent is in the streams.
 func (r *run) drained(t *testing.T) {
 	t.Helper()
@@ -204,7 +211,7 @@ func TestStandby(t *testing.T) {
 			stop := r.begin(t, 500)
 			standby := r.gateway(t)
 			eventually(t, "the second stands by", func() bool { return contains(standby, "standing by") })
-			time.Sleep(500 * time.Millisecond) // some traffic first
+			r.traffic(t, 200)
 			begun := time.Now()
 			if err := holder.cmd.Process.Signal(sig); err != nil {
 				t.Fatal(err)
@@ -222,7 +229,7 @@ func TestStandby(t *testing.T) {
 				holder.cmd.Process.Signal(syscall.SIGCONT)
 				eventually(t, "the woken one knows that it has lost the shard", func() bool { return contains(holder, "lost the shard") })
 			}
-			time.Sleep(500 * time.Millisecond)
+			r.traffic(t, 200)
 			stop()
 			r.drained(t)
 			r.exactlyOnce(t)
@@ -265,7 +272,7 @@ func TestRedisKilled(t *testing.T) {
 				server.Restart(t)
 				eventually(t, "redis answers", func() bool { return r.rdb.Ping(t.Context()).Err() == nil })
 			}
-			time.Sleep(500 * time.Millisecond)
+			r.traffic(t, 200)
 			stop()
 			r.drained(t)
 			r.exactlyOnce(t)
