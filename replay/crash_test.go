@@ -263,7 +263,7 @@ func TestShutdownHandsBackUncounted(t *testing.T) {
 		return first.listen(ctx, e)
 	}))
 	r.Add(listener.Handle("quick", "#", quickly.listen))
-	config.Concurrency = 2
+	config.Concurrency = 4 // both streams may wait in the slow one
 	w := d.run(r, config)
 	guild := d.guild(0, 1)
 	for range 40 { // more than have places
