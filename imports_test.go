@@ -27,6 +27,7 @@ var edges = []struct {
 	{"internal/resp", nil},
 	{"internal/wire", []string{"internal/rawjson", "internal/resp"}},
 	{"internal/corpus", nil},
+	{"internal/corpus/seeds", []string{"internal/corpus"}},
 	{"internal/redisclient", nil},
 	{"internal/redistest", nil},
 	{"internal/admin", nil},
@@ -60,7 +61,7 @@ var edges = []struct {
 }
 
 // helpers may be imported by any test.
-var helpers = []string{"internal/corpus", "internal/redistest", "gateway/gatewaytest", "listener/listenertest"}
+var helpers = []string{"internal/corpus", "internal/corpus/seeds", "internal/redistest", "gateway/gatewaytest", "listener/listenertest"}
 
 // others says which packages of ours may import one of somebody else's, outside
 // tests; or one of the standard library's that only programs have a use for.

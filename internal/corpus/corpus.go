@@ -98,9 +98,19 @@ func Expected() io.ReadCloser { return open("expected") }
 
 // SessionEnvelopes returns the session's envelopes in order.
 func SessionEnvelopes() []Envelope {
-	var all []Envelope
-	lines("session", func(line []byte) { all = append(all, parse(line)) })
+	r := Session()
+	defer r.Close()
+	all, err := Read(r)
+	if err != nil {
+		panic("corpus: session: " + err.Error())
+	}
 	return all
+}
+
+// Read reads a session: one envelope a line, of at most 4 MiB.
+func Read(r io.Reader) (all []Envelope, err error) {
+	err = scan(r, func(line []byte) { all = append(all, parse(line)) })
+	return all, err
 }
 
 func open(name string) io.ReadCloser {
@@ -119,14 +129,18 @@ func open(name string) io.ReadCloser {
 func lines(name string, f func(line []byte)) {
 	r := open(name)
 	defer r.Close()
+	if err := scan(r, f); err != nil {
+		panic("corpus: " + name + ": " + err.Error())
+	}
+}
+
+func scan(r io.Reader, f func(line []byte)) error {
 	scanner := bufio.NewScanner(r)
 	scanner.Buffer(make([]byte, 0, 1<<20), 4<<20)
 	for scanner.Scan() {
 		f(bytes.Clone(scanner.Bytes()))
 	}
-	if err := scanner.Err(); err != nil {
-		panic("corpus: " + name + ": " + err.Error())
-	}
+	return scanner.Err()
 }
 
 func parse(line []byte) Envelope {
