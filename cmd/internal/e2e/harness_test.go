@@ -37,7 +37,7 @@ func TestMain(m *testing.M) {
 		}
 		defer os.RemoveAll(dir)
 		bin = dir
-		build := exec.Command("go", "build", "-o", dir+string(filepath.Separator), "github.com/sluicehq/sluice/cmd/gateway", "github.com/sluicehq/sluice/cmd/worker", "github.com/sluicehq/sluice/cmd/sluice")
+		build := exec.Command("go", "build", "-o", dir+string(filepath.Separator), "github.com/sluicehq/sluice/cmd/gateway", "github.com/sluicehq/sluice/cmd/worker", "github.com/sluicehq/sluice/cmd/sluice", "github.com/sluicehq/sluice/cmd/internal/e2e/journal")
 		if out, err := build.CombinedOutput(); err != nil {
 			fmt.Fprintf(os.Stderr, "go build: %v\n%s", err, out)
 			return 1
@@ -82,9 +82,15 @@ func start(t *testing.T, name string, args ...string) *program {
 // startInto is start with an output that several programs may share.
 func startInto(t *testing.T, out *output, name string, args ...string) *program {
 	t.Helper()
+	return startWith(t, out, nil, name, args...)
+}
+
+// startWith is startInto with more environment.
+func startWith(t *testing.T, out *output, env []string, name string, args ...string) *program {
+	t.Helper()
 	p := &program{cmd: exec.Command(filepath.Join(bin, name), args...), ended: make(chan struct{}), output: out}
-	p.cmd.Env = clean(os.Environ())
-	if name != "worker" { // it needs none
+	p.cmd.Env = append(clean(os.Environ()), env...)
+	if name == "gateway" || name == "sluice" { // workers need none
 		p.cmd.Env = append(p.cmd.Env, "DISCORD_TOKEN="+token)
 	}
 	p.cmd.Dir = t.TempDir()

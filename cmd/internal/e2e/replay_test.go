@@ -194,6 +194,9 @@ func (r *run) pending(t *testing.T) (n int64) {
 				for _, g := range groups {
 					n += g.Pending + g.Lag
 				}
+				if len(groups) == 0 { // no worker has been there
+					n += r.rdb.XLen(t.Context(), key).Val()
+				}
 			}
 		}
 	}
