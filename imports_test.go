@@ -28,6 +28,7 @@ var edges = []struct {
 	{"internal/wire", []string{"internal/rawjson", "internal/resp"}},
 	{"internal/corpus", nil},
 	{"internal/corpus/seeds", []string{"internal/corpus"}},
+	{"internal/cachemodel", []string{"internal/rawjson"}},
 	{"internal/redisclient", nil},
 	{"internal/redistest", nil},
 	{"internal/admin", nil},
@@ -61,7 +62,7 @@ var edges = []struct {
 }
 
 // helpers may be imported by any test.
-var helpers = []string{"internal/corpus", "internal/corpus/seeds", "internal/redistest", "gateway/gatewaytest", "listener/listenertest"}
+var helpers = []string{"internal/cachemodel", "internal/corpus", "internal/corpus/seeds", "internal/redistest", "gateway/gatewaytest", "listener/listenertest"}
 
 // others says which packages of ours may import one of somebody else's, outside
 // tests; or one of the standard library's that only programs have a use for.

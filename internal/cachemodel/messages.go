@@ -1,0 +1,253 @@
+package cachemodel
+
+import (
+	"cmp"
+	"encoding/json"
+	"slices"
+	"strconv"
+	"strings"
+)
+
+// message takes the dispatches about messages; others change nothing.
+func (m *Model) message(name, d string) State {
+	channel := id(d, "channel_id")
+	path := "message_id"
+	if name == "MESSAGE_CREATE" || name == "MESSAGE_UPDATE" || name == "MESSAGE_DELETE" {
+		path = "id"
+	}
+	message := id(d, path)
+	key := m.bucket(channel, message)
+	old, known := m.get(key, message)
+	switch name {
+	case "MESSAGE_CREATE":
+		if key != "" {
+			m.scopes[channel] = cmp.Or(id(d, "guild_id"), channel)
+		}
+		m.set(key, message, d)
+	case "MESSAGE_UPDATE":
+		if !known {
+			return State{}
+		}
+		for _, beside := range []string{"reactions", "poll"} {
+			if member(d, beside) != "" {
+				m.remove(key, message+":"+beside)
+			}
+		}
+		return m.layOver(key, message, d, whole)
+	case "MESSAGE_DELETE":
+		m.remove(key, message)
+		return taken(old)
+	case "MESSAGE_DELETE_BULK":
+		return m.takeList(elements(member(d, "ids")), func(message string) string {
+			key := m.bucket(channel, message)
+			value, _ := m.get(key, message)
+			m.remove(key, message)
+			return value
+		})
+	case "MESSAGE_REACTION_ADD", "MESSAGE_REACTION_REMOVE", "MESSAGE_REACTION_REMOVE_ALL", "MESSAGE_REACTION_REMOVE_EMOJI":
+		if known {
+			return m.reaction(name, key, message, old, d)
+		}
+	case "MESSAGE_POLL_VOTE_ADD", "MESSAGE_POLL_VOTE_REMOVE":
+		if known && isObject(member(old, "poll")) {
+			m.vote(name == "MESSAGE_POLL_VOTE_ADD", key, message, old, d)
+		}
+	}
+	return State{}
+}
+
+// bucket returns the hash a message is in: one for its channel and quarter of an
+// hour, as the id tells it.
+func (m *Model) bucket(channel, message string) string {
+	if m.off["message"] || channel == "" || message == "" {
+		return ""
+	}
+	number, err := strconv.ParseUint(message, 10, 64)
+	if err != nil {
+		number = 0
+	}
+	const quarter = 15 * 60 * 1000
+	return "message:" + channel + ":" + strconv.FormatUint(number>>22/quarter, 10)
+}
+
+// dropMessages removes all messages of a channel.
+func (m *Model) dropMessages(channel string) {
+	for key := range m.content {
+		if strings.HasPrefix(key, "message:"+channel+":") {
+			m.drop(key)
+		}
+	}
+}
+
+// Trim drops the oldest messages of every channel that has more than most.
+func (m *Model) Trim(most int) {
+	type place struct {
+		key, id string
+		age     uint64
+	}
+	channels := make(map[string][]place)
+	for key := range m.content {
+		if name, ok := strings.CutPrefix(key, "message:"); ok {
+			channel, _, _ := strings.Cut(name, ":")
+			for _, id := range m.ids(key) {
+				age, _ := strconv.ParseUint(id, 10, 64)
+				channels[channel] = append(channels[channel], place{key, id, age})
+			}
+		}
+	}
+	for _, all := range channels {
+		slices.SortFunc(all, func(a, b place) int { return cmp.Compare(b.age, a.age) })
+		for _, old := range all[min(most, len(all)):] {
+			m.remove(old.key, old.id)
+		}
+	}
+}
+
+// A reaction is one emoji on a message.
+type reaction struct {
+	Emoji   json.RawMessage `json:"emoji"`
+	Count   int             `json:"count"`
+	Details struct {
+		Burst  int `json:"burst"`
+		Normal int `json:"normal"`
+	} `json:"count_details"`
+	Me          bool            `json:"me"`
+	MeBurst     bool            `json:"me_burst"`
+	BurstColors json.RawMessage `json:"burst_colors"`
+}
+
+// sameEmoji compares by id, else by name.
+func sameEmoji(a, b string) bool {
+	if id(a, "id") != "" || id(b, "id") != "" {
+		return id(a, "id") == id(b, "id")
+	}
+	return id(a, "name") == id(b, "name")
+}
+
+// reaction keeps a message's reactions beside it.
+func (m *Model) reaction(name, key, message, value, d string) State {
+	kept, ok := m.get(key, message+":reactions")
+	if !ok {
+		if kept = member(value, "reactions"); !isArray(kept) {
+			kept = "[]"
+		}
+	}
+	if name == "MESSAGE_REACTION_REMOVE_ALL" {
+		m.set(key, message+":reactions", "[]")
+		return State{Previous: []byte(kept)}
+	}
+	raw := elements(kept)
+	var all []reaction
+	decode(kept, &all)
+	emoji := member(d, "emoji")
+	at := slices.IndexFunc(all, func(r reaction) bool { return sameEmoji(string(r.Emoji), emoji) })
+	var before State
+	switch {
+	case name == "MESSAGE_REACTION_REMOVE_EMOJI":
+		if at >= 0 {
+			before.Previous = []byte(raw[at])
+			all = slices.Delete(all, at, at+1)
+		}
+	case name == "MESSAGE_REACTION_ADD":
+		if at < 0 {
+			at = len(all)
+			all = append(all, reaction{Emoji: json.RawMessage(emoji), BurstColors: json.RawMessage("[]")})
+		}
+		m.addReaction(&all[at], d)
+	case at >= 0:
+		if m.takeReaction(&all[at], d); all[at].Count <= 0 {
+			all = slices.Delete(all, at, at+1)
+		}
+	}
+	if all == nil {
+		all = []reaction{}
+	}
+	m.set(key, message+":reactions", encode(all))
+	return before
+}
+
+// kind returns what a reaction counts in: burst ones, or the others.
+func (m *Model) kind(r *reaction, d string) (count *int, me *bool) {
+	if member(d, "burst") == "true" || member(d, "type") == "1" {
+		return &r.Details.Burst, &r.MeBurst
+	}
+	return &r.Details.Normal, &r.Me
+}
+
+func (m *Model) own(d string) bool { return m.self() != "" && id(d, "user_id") == m.self() }
+
+func (m *Model) addReaction(r *reaction, d string) {
+	count, me := m.kind(r, d)
+	if m.own(d) {
+		if *me {
+			return
+		}
+		*me = true
+	}
+	r.Count++
+	*count++
+	if colors := member(d, "burst_colors"); isArray(colors) && colors != "[]" {
+		r.BurstColors = json.RawMessage(colors)
+	}
+}
+
+func (m *Model) takeReaction(r *reaction, d string) {
+	count, me := m.kind(r, d)
+	if m.own(d) {
+		*me = false
+	}
+	r.Count--
+	*count = max(*count-1, 0)
+}
+
+// An answer is the votes for one answer of a poll.
+type answer struct {
+	ID      int  `json:"id"`
+	Count   int  `json:"count"`
+	MeVoted bool `json:"me_voted"`
+}
+
+// counts is what is kept of a poll.
+type counts struct {
+	Answers []answer `json:"answer_counts"`
+}
+
+// vote keeps a poll's votes beside its message.
+func (m *Model) vote(add bool, key, message, value, d string) {
+	kept, ok := m.get(key, message+":poll")
+	if !ok {
+		if kept = member(member(value, "poll"), "results"); !isObject(kept) {
+			kept = "{}"
+		}
+	}
+	var poll counts
+	decode(kept, &poll)
+	which, ok := number(d, "answer_id")
+	if !ok {
+		return
+	}
+	at := slices.IndexFunc(poll.Answers, func(a answer) bool { return a.ID == which })
+	if at < 0 {
+		if !add {
+			return
+		}
+		at = len(poll.Answers)
+		poll.Answers = append(poll.Answers, answer{ID: which})
+	}
+	a := &poll.Answers[at]
+	switch own := m.own(d); {
+	case add && !(own && a.MeVoted):
+		a.Count++
+		a.MeVoted = a.MeVoted || own
+	case !add:
+		a.Count = max(a.Count-1, 0)
+		a.MeVoted = a.MeVoted && !own
+	}
+	m.set(key, message+":poll", encode(poll))
+}
+
+func decode(text string, v any) {
+	if err := json.Unmarshal([]byte(text), v); err != nil {
+		panic("cachemodel: " + err.Error())
+	}
+}
