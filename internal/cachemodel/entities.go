@@ -1,6 +1,9 @@
 package cachemodel
 
-import "strings"
+import (
+	"cmp"
+	"strings"
+)
 
 // A verb is what a dispatch does to its one entity.
 type verb int
@@ -87,6 +90,9 @@ func (m *Model) entity(name string, e entity, d string) (before State) {
 	}
 	old, known := m.get(key, field)
 	do := e.do
+	if left, ok := m.get(key, field+":left"); ok && name == "VOICE_STATE_UPDATE" && !known {
+		defer func() { before = taken(left) }()
+	}
 	if name == "VOICE_STATE_UPDATE" && member(d, "channel_id") == "null" {
 		do = remove
 	}
@@ -113,13 +119,18 @@ func (m *Model) entity(name string, e entity, d string) (before State) {
 		}
 	case "THREAD_DELETE":
 		m.threadGone(guild, field)
+	case "VOICE_STATE_UPDATE":
+		m.remove(key, field+":left")
+	case "USER_UPDATE":
+		m.me = cmp.Or(id(d, "id"), m.me)
 	case "GUILD_MEMBER_ADD":
+		m.remove(m.child("voice_state", guild), field+":left")
 		if !known && field != "" {
 			m.countMember(guild, +1)
 		}
 	case "GUILD_MEMBER_REMOVE":
 		m.remove(m.child("presence", guild), field)
-		m.remove(m.child("voice_state", guild), field)
+		m.leaveVoice(m.child("voice_state", guild), field)
 		if field != "" {
 			m.countMember(guild, -1)
 		}
@@ -145,6 +156,15 @@ func (m *Model) layOver(key, field, update string, told bool) State {
 	return taken(old)
 }
 
+// leaveVoice moves the voice state of a member who has left aside: Discord tells
+// of the leaving of the voice channel later.
+func (m *Model) leaveVoice(key, user string) {
+	if state, known := m.get(key, user); known {
+		m.remove(key, user)
+		m.set(key, user+":left", state)
+	}
+}
+
 // channelGone takes along what a channel had.
 func (m *Model) channelGone(guild, channel string) {
 	if channel == "" {
@@ -157,8 +177,11 @@ func (m *Model) channelGone(guild, channel string) {
 	for _, stage := range m.of("stage_instance", guild, "channel_id", channel) {
 		m.remove(m.child("stage_instance", guild), stage)
 	}
-	for _, user := range m.of("voice_state", guild, "channel_id", channel) {
-		m.remove(m.child("voice_state", guild), user)
+	voices := m.child("voice_state", guild)
+	for field, state := range m.content[voices] { // those aside too
+		if id(state, "channel_id") == channel {
+			delete(m.content[voices], field)
+		}
 	}
 	m.dropMessages(channel)
 }
@@ -176,26 +199,25 @@ func (m *Model) of(kind, guild, name, want string) (ids []string) {
 
 // voice keeps beside a cached channel what a dispatch says of the voice chat in
 // it, and returns the channel with what was kept before laid over.
-func (m *Model) voice(guild, d string, names ...string) State {
+func (m *Model) voice(guild, d string, names ...string) (before State) {
 	channel := id(d, "id")
-	key := m.child("channel", guild)
-	value, known := m.get(key, channel)
-	if !known {
-		key = m.child("thread", guild)
-		if value, known = m.get(key, channel); !known {
-			return State{}
+	for _, kind := range []string{"thread", "channel"} {
+		key := m.child(kind, guild)
+		value, known := m.get(key, channel)
+		if !known {
+			continue
 		}
-	}
-	kept, ok := m.get(key, channel+":voice")
-	if !ok {
-		kept = "{}"
-	}
-	before := overlay(value, kept)
-	for _, name := range names {
-		if said := member(d, name); said != "" {
-			kept = overlay(kept, `{"`+name+`":`+said+`}`)
+		kept, ok := m.get(key, channel+":voice")
+		if !ok {
+			kept = "{}"
 		}
+		before = taken(overlay(value, kept))
+		for _, name := range names {
+			if said := member(d, name); said != "" {
+				kept = overlay(kept, `{"`+name+`":`+said+`}`)
+			}
+		}
+		m.set(key, channel+":voice", kept)
 	}
-	m.set(key, channel+":voice", kept)
-	return taken(before)
+	return before
 }

@@ -103,17 +103,30 @@ func (m *Model) Trim(most int) {
 	}
 }
 
-// A reaction is one emoji on a message.
+// A reaction is one emoji on a message: what it counts, and the rest as it came.
 type reaction struct {
-	Emoji   json.RawMessage `json:"emoji"`
-	Count   int             `json:"count"`
-	Details struct {
-		Burst  int `json:"burst"`
-		Normal int `json:"normal"`
-	} `json:"count_details"`
-	Me          bool            `json:"me"`
-	MeBurst     bool            `json:"me_burst"`
-	BurstColors json.RawMessage `json:"burst_colors"`
+	rest                 map[string]json.RawMessage
+	count, burst, normal int
+	me, meBurst          bool
+}
+
+func newReaction(raw string) *reaction {
+	r := &reaction{me: member(raw, "me") == "true", meBurst: member(raw, "me_burst") == "true"}
+	decode(raw, &r.rest)
+	r.count, _ = number(raw, "count")
+	if details := member(raw, "count_details"); isObject(details) {
+		r.burst, _ = number(details, "burst")
+		r.normal, _ = number(details, "normal")
+	} else {
+		r.normal = r.count
+	}
+	return r
+}
+
+func (r *reaction) String() string {
+	return overlay(encode(r.rest), encode(map[string]any{
+		"count": r.count, "count_details": map[string]int{"burst": r.burst, "normal": r.normal}, "me": r.me, "me_burst": r.meBurst,
+	}))
 }
 
 // sameEmoji compares by id, else by name.
@@ -125,78 +138,82 @@ func sameEmoji(a, b string) bool {
 }
 
 // reaction keeps a message's reactions beside it.
-func (m *Model) reaction(name, key, message, value, d string) State {
+func (m *Model) reaction(name, key, message, value, d string) (before State) {
 	kept, ok := m.get(key, message+":reactions")
 	if !ok {
 		if kept = member(value, "reactions"); !isArray(kept) {
 			kept = "[]"
 		}
 	}
-	if name == "MESSAGE_REACTION_REMOVE_ALL" {
-		m.set(key, message+":reactions", "[]")
-		return State{Previous: []byte(kept)}
-	}
-	raw := elements(kept)
-	var all []reaction
-	decode(kept, &all)
-	emoji := member(d, "emoji")
-	at := slices.IndexFunc(all, func(r reaction) bool { return sameEmoji(string(r.Emoji), emoji) })
-	var before State
+	all, emoji := elements(kept), member(d, "emoji")
+	at := slices.IndexFunc(all, func(r string) bool { return sameEmoji(member(r, "emoji"), emoji) })
 	switch {
-	case name == "MESSAGE_REACTION_REMOVE_EMOJI":
-		if at >= 0 {
-			before.Previous = []byte(raw[at])
-			all = slices.Delete(all, at, at+1)
-		}
+	case name == "MESSAGE_REACTION_REMOVE_ALL":
+		before.Previous, all = []byte(kept), nil
+	case id(emoji, "id") == "" && id(emoji, "name") == "":
+		return State{} // of no emoji
 	case name == "MESSAGE_REACTION_ADD":
 		if at < 0 {
 			at = len(all)
-			all = append(all, reaction{Emoji: json.RawMessage(emoji), BurstColors: json.RawMessage("[]")})
+			all = append(all, `{"emoji":`+emoji+`,"burst_colors":[]}`)
 		}
-		m.addReaction(&all[at], d)
-	case at >= 0:
-		if m.takeReaction(&all[at], d); all[at].Count <= 0 {
+		r := newReaction(all[at])
+		if !m.addReaction(r, d) {
+			return State{}
+		}
+		all[at] = r.String()
+	case at < 0:
+		return State{}
+	case name == "MESSAGE_REACTION_REMOVE_EMOJI":
+		before.Previous = []byte(all[at])
+		all = slices.Delete(all, at, at+1)
+	default:
+		r := newReaction(all[at])
+		if m.takeReaction(r, d); r.count > 0 {
+			all[at] = r.String()
+		} else {
 			all = slices.Delete(all, at, at+1)
 		}
 	}
-	if all == nil {
-		all = []reaction{}
-	}
-	m.set(key, message+":reactions", encode(all))
+	m.set(key, message+":reactions", "["+strings.Join(all, ",")+"]")
 	return before
 }
 
-// kind returns what a reaction counts in: burst ones, or the others.
-func (m *Model) kind(r *reaction, d string) (count *int, me *bool) {
+// counted returns what a reaction counts in: burst ones, or the others.
+func (r *reaction) counted(d string) (count *int, me *bool) {
 	if member(d, "burst") == "true" || member(d, "type") == "1" {
-		return &r.Details.Burst, &r.MeBurst
+		return &r.burst, &r.meBurst
 	}
-	return &r.Details.Normal, &r.Me
+	return &r.normal, &r.me
 }
 
-func (m *Model) own(d string) bool { return m.self() != "" && id(d, "user_id") == m.self() }
+func (m *Model) own(d string) bool { return m.me != "" && id(d, "user_id") == m.me }
 
-func (m *Model) addReaction(r *reaction, d string) {
-	count, me := m.kind(r, d)
+// addReaction reports whether it has changed anything: the bot reacts once.
+func (m *Model) addReaction(r *reaction, d string) bool {
+	count, me := r.counted(d)
 	if m.own(d) {
 		if *me {
-			return
+			return false
 		}
 		*me = true
 	}
-	r.Count++
+	r.count++
 	*count++
-	if colors := member(d, "burst_colors"); isArray(colors) && colors != "[]" {
-		r.BurstColors = json.RawMessage(colors)
+	if colors := member(d, "burst_colors"); len(elements(colors)) > 0 {
+		r.rest["burst_colors"] = json.RawMessage(colors)
+	} else if r.rest["burst_colors"] == nil {
+		r.rest["burst_colors"] = json.RawMessage("[]")
 	}
+	return true
 }
 
 func (m *Model) takeReaction(r *reaction, d string) {
-	count, me := m.kind(r, d)
+	count, me := r.counted(d)
 	if m.own(d) {
 		*me = false
 	}
-	r.Count--
+	r.count--
 	*count = max(*count-1, 0)
 }
 
@@ -236,10 +253,10 @@ func (m *Model) vote(add bool, key, message, value, d string) {
 	}
 	a := &poll.Answers[at]
 	switch own := m.own(d); {
-	case add && !(own && a.MeVoted):
+	case add:
 		a.Count++
 		a.MeVoted = a.MeVoted || own
-	case !add:
+	default:
 		a.Count = max(a.Count-1, 0)
 		a.MeVoted = a.MeVoted && !own
 	}

@@ -8,6 +8,7 @@
 package cachemodel
 
 import (
+	"cmp"
 	"encoding/json"
 	"maps"
 	"strconv"
@@ -33,6 +34,7 @@ type Model struct {
 	content Content
 	off     map[string]bool
 	scopes  map[string]string // channel → guild its messages are of, else itself
+	me      string            // the bot's id; empty: not known
 }
 
 // New returns an empty model. off names kinds that are not cached.
@@ -46,7 +48,13 @@ func New(off ...string) *Model {
 
 // Clone returns a copy that lives on by itself.
 func (m *Model) Clone() *Model {
-	return &Model{content: m.Content(), off: m.off, scopes: maps.Clone(m.scopes)}
+	return &Model{content: m.Content(), off: m.off, scopes: maps.Clone(m.scopes), me: m.me}
+}
+
+// Takeover forgets what only the process knew that has kept the cache.
+func (m *Model) Takeover() {
+	user, _ := m.get("user", "@me")
+	m.me = id(user, "id")
 }
 
 // Content returns a copy of what the cache holds now.
@@ -96,7 +104,7 @@ func (m *Model) Apply(name string, payload []byte) State {
 	case "SOUNDBOARD_SOUNDS":
 		m.replace("soundboard_sound", "sound_id", id(d, "guild_id"), elements(member(d, "soundboard_sounds")))
 	case "THREAD_LIST_SYNC":
-		m.threadListSync(d)
+		return m.threadListSync(d)
 	case "THREAD_MEMBER_UPDATE":
 		return m.threadMemberUpdate(d)
 	case "THREAD_MEMBERS_UPDATE":
@@ -119,17 +127,12 @@ func (m *Model) Apply(name string, payload []byte) State {
 func (m *Model) ready(d string) {
 	if user := member(d, "user"); isObject(user) {
 		m.set(m.account("user"), "@me", user)
+		m.me = cmp.Or(id(user, "id"), m.me)
 	}
 	m.drop("unavailable")
 	for _, g := range elements(member(d, "guilds")) {
 		m.set("unavailable", id(g, "id"), "")
 	}
-}
-
-// self returns the bot's id, empty while it is not known.
-func (m *Model) self() string {
-	user, _ := m.get(m.account("user"), "@me")
-	return id(user, "id")
 }
 
 // account returns the name of a kind's hash that the whole shard shares, empty

@@ -67,6 +67,25 @@ func TestRules(t *testing.T) {
 		}, map[string]string{
 			"thread_member:30 9": `{"flags":2,"guild_id":"1","id":"30","user_id":"9"}`, "thread_member:30 5": `{"id":"30","user_id":"5"}`,
 			"thread_member:30 6": "", "thread_member:31 5": "", "thread:1 30:member_count": "5"}},
+		{"a sync of threads drops those that are active no more", []step{
+			{"READY", ready, ""},
+			{"GUILD_CREATE", `{"id":"1","threads":[{"id":"30","parent_id":"20","member":{}},{"id":"31","parent_id":"20"},{"id":"32","parent_id":"21"},{"id":"33","parent_id":"20","thread_metadata":{"archived":true}}]}`, ""},
+			{"MESSAGE_CREATE", `{"id":"50","channel_id":"30","guild_id":"1"}`, ""},
+			{"THREAD_LIST_SYNC", `{"guild_id":"1","channel_ids":["20"],"threads":[{"id":"31"}],"members":[{"id":"31","user_id":"9"},{"id":"30","user_id":"9"}]}`, `[{"id":"30","parent_id":"20","member":{}}]`},
+			{"THREAD_LIST_SYNC", `{"guild_id":"1","threads":[]}`, `[{"id":"31","parent_id":"20"},{"id":"32","parent_id":"21"}]`},
+		}, map[string]string{"*": "thread:1 unavailable user"}},
+		{"who leaves the guild has been in voice", []step{
+			{"VOICE_STATE_UPDATE", `{"user_id":"5","channel_id":"20","guild_id":"1"}`, ""},
+			{"VOICE_STATE_UPDATE", `{"user_id":"6","channel_id":"20","guild_id":"1"}`, ""},
+			{"VOICE_STATE_UPDATE", `{"user_id":"7","channel_id":"20","guild_id":"1"}`, ""},
+			{"GUILD_MEMBER_REMOVE", `{"guild_id":"1","user":{"id":"5"}}`, ""},
+			{"GUILD_MEMBER_REMOVE", `{"guild_id":"1","user":{"id":"6"}}`, ""},
+			{"GUILD_MEMBER_REMOVE", `{"guild_id":"1","user":{"id":"7"}}`, ""},
+			{"VOICE_STATE_UPDATE", `{"user_id":"5","channel_id":null,"guild_id":"1"}`, `{"user_id":"5","channel_id":"20","guild_id":"1"}`},
+			{"VOICE_STATE_UPDATE", `{"user_id":"5","channel_id":null,"guild_id":"1"}`, ""},
+			{"GUILD_MEMBER_ADD", `{"guild_id":"1","user":{"id":"6"}}`, ""},
+			{"VOICE_STATE_UPDATE", `{"user_id":"6","channel_id":null,"guild_id":"1"}`, ""},
+		}, map[string]string{"voice_state:1 7:left": `{"channel_id":"20","guild_id":"1","user_id":"7"}`}},
 		{"reactions", []step{
 			{"READY", ready, ""},
 			{"MESSAGE_CREATE", message, ""},

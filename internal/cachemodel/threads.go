@@ -1,6 +1,9 @@
 package cachemodel
 
-import "encoding/json"
+import (
+	"encoding/json"
+	"slices"
+)
 
 // members returns the hash with a thread's members. A thread that is not cached
 // has none: nothing would ever find it again.
@@ -38,11 +41,32 @@ func (m *Model) userOf(threadMember string) string {
 	if user := id(threadMember, "user_id"); user != "" {
 		return user
 	}
-	return m.self()
+	return m.me
 }
 
-func (m *Model) threadListSync(d string) {
+// threadListSync takes the list of all active threads of some channels (of all, if
+// it names none) and returns those that were thought to be active and are not.
+func (m *Model) threadListSync(d string) (before State) {
 	guild := id(d, "guild_id")
+	key := m.child("thread", guild)
+	if isArray(member(d, "threads")) {
+		listed := make(map[string]bool)
+		for _, x := range elements(member(d, "threads")) {
+			listed[id(x, "id")] = true
+		}
+		var gone []json.RawMessage
+		for _, thread := range slices.Sorted(slices.Values(m.ids(key))) {
+			value, _ := m.get(key, thread)
+			if !listed[thread] && concerns(member(d, "channel_ids"), id(value, "parent_id")) && member(member(value, "thread_metadata"), "archived") != "true" {
+				gone = append(gone, json.RawMessage(value))
+				m.remove(key, thread)
+				m.threadGone(guild, thread)
+			}
+		}
+		if gone != nil {
+			before.Previous = []byte(encode(gone))
+		}
+	}
 	for _, x := range elements(member(d, "threads")) {
 		m.layOver(m.child("thread", guild), id(x, "id"), x, whole)
 		m.threadTold(guild, id(x, "id"), x)
@@ -50,7 +74,20 @@ func (m *Model) threadListSync(d string) {
 	for _, x := range elements(member(d, "members")) {
 		m.set(m.members(guild, id(x, "id")), m.userOf(x), x)
 	}
+	return before
 }
+
+// concerns reports whether a list of channel ids has a channel, as one that is not
+// there has all.
+func concerns(list, channel string) bool {
+	if !isArray(list) {
+		return true
+	}
+	return slices.ContainsFunc(elements(list), func(x string) bool { return idOf(x) == channel })
+}
+
+// idOf returns the identifier that a raw value is.
+func idOf(raw string) string { return id(`{"id":`+raw+`}`, "id") }
 
 func (m *Model) threadMemberUpdate(d string) State {
 	return m.layOver(m.members(id(d, "guild_id"), id(d, "id")), m.userOf(d), d, whole)
@@ -81,11 +118,11 @@ func (m *Model) takeList(ids []string, take func(id string) (value string)) Stat
 	var found []json.RawMessage
 	missing := false
 	for _, x := range ids {
-		var name struct{ ID string }
-		if name.ID = id(`{"id":`+x+`}`, "id"); name.ID == "" {
+		name := idOf(x)
+		if name == "" {
 			continue
 		}
-		if value := take(name.ID); value != "" {
+		if value := take(name); value != "" {
 			found = append(found, json.RawMessage(value))
 		} else {
 			missing = true
