@@ -73,7 +73,7 @@ func TestRules(t *testing.T) {
 			{"MESSAGE_CREATE", `{"id":"50","channel_id":"30","guild_id":"1"}`, ""},
 			{"THREAD_LIST_SYNC", `{"guild_id":"1","channel_ids":["20"],"threads":[{"id":"31"}],"members":[{"id":"31","user_id":"9"},{"id":"30","user_id":"9"}]}`, `[{"id":"30","parent_id":"20","member":{}}]`},
 			{"THREAD_LIST_SYNC", `{"guild_id":"1","threads":[]}`, `[{"id":"31","parent_id":"20"},{"id":"32","parent_id":"21"}]`},
-		}, map[string]string{"*": "thread:1 unavailable user"}},
+		}, map[string]string{"*": "guild thread:1 user"}},
 		{"who leaves the guild has been in voice", []step{
 			{"VOICE_STATE_UPDATE", `{"user_id":"5","channel_id":"20","guild_id":"1"}`, ""},
 			{"VOICE_STATE_UPDATE", `{"user_id":"6","channel_id":"20","guild_id":"1"}`, ""},
