@@ -43,14 +43,18 @@ type Plan struct {
 
 // Establish returns the deployment's topology, and records it if there is none.
 // The error is a *TopologyError if the recorded one is another application's or
-// has another number of shards than the plan asks for. Any number of processes
-// may call it at once.
+// has another number of shards than the plan asks for, and wraps ErrRights if
+// Redis denies a gateway what it needs. Any number of processes may call it at
+// once.
 func Establish(ctx context.Context, rdb redis.UniversalClient, plan Plan) (Topology, error) {
 	if plan.Prefix == "" {
 		plan.Prefix = DefaultPrefix
 	}
 	if plan.Logger == nil {
 		plan.Logger = slog.Default()
+	}
+	if err := checkRights(ctx, rdb, plan.Prefix); err != nil {
+		return Topology{}, err
 	}
 	key := wire.TopologyKey(plan.Prefix)
 	found, err := rdb.HGetAll(ctx, key).Result()

@@ -5,10 +5,12 @@ import (
 	"net"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/sluicehq/sluice/gateway/gatewaytest"
+	"github.com/sluicehq/sluice/internal/corpus"
 	"github.com/sluicehq/sluice/internal/redistest"
 	"github.com/sluicehq/sluice/internal/wire"
 )
@@ -200,4 +202,58 @@ func freeAddr(t *testing.T) string {
 	}
 	defer l.Close()
 	return l.Addr().String()
+}
+
+// TestScenario055RightsAtStart starts gateway and worker as a user that may not
+// do all they need to.
+func TestScenario055RightsAtStart(t *testing.T) {
+	t.Parallel()
+	server := redistest.Start(t)
+	r := newViolence(t, server.Addr())
+	gateway := r.gateway(t)
+	if err := r.discord.WaitConnected(t.Context(), 0); err != nil { // a topology is recorded
+		t.Fatal(err)
+	}
+	gateway.stop(t)
+	if err := r.rdb.Do(t.Context(), "ACL", "SETUSER", "short", "on", ">secret", "~*", "+@all", "-xpending", "-xtrim", "-evalsha").Err(); err != nil {
+		t.Fatal(err)
+	}
+	url := "--redis.url=redis://short:secret@" + server.Addr() + "/0"
+	for _, p := range []*program{r.gateway(t, url), start(t, "worker", append(r.flags, url)...)} {
+		if code := p.wait(t); code != 1 {
+			t.Errorf("%s: exit code %d, want 1", p.cmd.Path, code)
+		}
+		for _, want := range []string{"XPENDING", "XTRIM", "EVALSHA", "ACL LIST"} {
+			if !contains(p, want) {
+				t.Errorf("%s does not name %s:\n%s", p.cmd.Path, want, p.output.String())
+			}
+		}
+	}
+}
+
+// TestScenario150ShardFromTheEntry sends a guild's dispatch over shard 3 of 4 and
+// a direct message's over shard 0: a worker that is told no number of shards
+// reports the shard that the entry came from.
+func TestScenario150ShardFromTheEntry(t *testing.T) {
+	t.Parallel()
+	r := newRun(t, 4)
+	r.gateway(t)
+	w := start(t, "worker", r.flags...)
+	for shard := range 4 {
+		if err := r.discord.WaitConnected(t.Context(), shard); err != nil {
+			t.Fatal(err)
+		}
+	}
+	all := corpus.Scenarios()
+	scenario := all[slices.IndexFunc(all, func(s corpus.Scenario) bool { return s.Number() == "150" })]
+	envelope := scenario.Envelopes[0]
+	for shard, payload := range map[int]string{3: string(envelope.Payload), 0: `{"id":"5","channel_id":"6","content":"direct"}`} {
+		if _, err := r.discord.Send(shard, envelope.Type, []byte(payload)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, want := range []string{`(?m)^3/x?\d+/\S+ ` + envelope.Type, `(?m)^0/x?\d+/\S+ ` + envelope.Type + ` guild=- .*"direct"`} {
+		pattern := regexp.MustCompile(want)
+		eventually(t, "the worker prints "+want, func() bool { return pattern.MatchString(w.output.String()) })
+	}
 }

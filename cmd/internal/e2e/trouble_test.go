@@ -45,9 +45,9 @@ func TestRedisRefuses(t *testing.T) {
 		name, code  string
 		refuse, end []any
 	}{
-		{"049 out of memory", "OOM", []any{"CONFIG", "SET", "maxmemory", "1"}, []any{"CONFIG", "SET", "maxmemory", "0"}},
-		{"047 read-only", "READONLY", []any{"REPLICAOF", "127.0.0.1", "1"}, []any{"REPLICAOF", "NO", "ONE"}},
-		{"055 a missing right", "NOPERM", []any{"ACL", "SETUSER", "default", "-xadd"}, []any{"ACL", "SETUSER", "default", "+xadd"}},
+		{"scenario 049 oom-on-xadd", "OOM", []any{"CONFIG", "SET", "maxmemory", "1"}, []any{"CONFIG", "SET", "maxmemory", "0"}},
+		{"scenario 047 readonly-after-failover", "READONLY", []any{"REPLICAOF", "127.0.0.1", "1"}, []any{"REPLICAOF", "NO", "ONE"}},
+		{"scenario 055 acl-misses-one-command", "NOPERM", []any{"ACL", "SETUSER", "default", "-xadd"}, []any{"ACL", "SETUSER", "default", "+xadd"}},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
