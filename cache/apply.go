@@ -42,7 +42,7 @@ func (s *Store) Apply(c *Change, w Writer) error {
 	switch rule := &c.event.Cache; rule.Do {
 	case dispatch.Ready:
 		s.ready(c, w)
-	case dispatch.Put:
+	case dispatch.Put, dispatch.Replace:
 		if col, id := s.locate(c); col != nil && id != nil {
 			s.put(col, id, s.own(c, object(c)), w)
 		}
@@ -500,7 +500,7 @@ func (s *Store) guildDelete(c *Change, w Writer) error {
 	}
 	s.dropMessages(c, func(string) bool { return true }, w)
 	unlink := []string{s.keys.Cache("buckets:" + string(id))}
-	for _, kind := range kinds {
+	for _, kind := range dispatch.Kinds {
 		switch kind {
 		case dispatch.Guild, dispatch.Emojis, dispatch.Stickers, dispatch.User, dispatch.Message:
 			continue

@@ -15,16 +15,29 @@
 //
 //	T:cache:guild, T:cache:emojis, T:cache:stickers   hash, field: guild id
 //	T:cache:user                                      hash, field: @me
-//	T:cache:<kind>:<guild id>                         hash, field: the entity's id
+//	T:cache:entitlement, T:cache:subscription         hash, field: the entity's id
+//	T:cache:thread_member:<thread id>                 hash, field: user id
+//	T:cache:<kind>:<guild id>                         hash, field: the entity's id (a user's, an invite's code)
 //	T:cache:message:<channel id>:<bucket>             hash, field: message id
 //	T:cache:buckets:<guild id, else channel id>       sorted set of <channel id>:<bucket>, score: when it expires at the latest (unix ms)
 //	T:cache:unavailable                               set of ids of guilds that READY announced, or that are in an outage
 //
 // A bucket is the number of [BucketWidth]s from Discord's epoch to the message's
 // creation, as its id tells it. Values are JSON objects (emojis and stickers:
-// arrays) as Discord sends them. There is one hash for each parent, so that a
-// parent and all its children go with one UNLINK and nothing is ever found by a
-// pattern.
+// arrays) as Discord sends them. One that begins with a space is known only in
+// part: nothing was cached when a dispatch brought a part of it. There is one hash
+// for each parent, so that a parent and all its children go with one UNLINK and
+// nothing is ever found by a pattern.
+//
+// What other dispatches than an entity's own say of it lies beside it, in the same
+// hash, in the field <id>:<name>: an id has no colon.
+//
+//	<message id>:reactions                  JSON array of reactions as in a message, once one was added or removed
+//	<message id>:poll                       {"answer_counts":[…]}, once a vote was cast or taken back
+//	<guild id>:member_count                 decimal, once a member came or went
+//	<channel or thread id>:voice            {"status":…,"voice_start_time":…}
+//	<thread id>:member_count                decimal
+//	<user id>:left                          the voice state of a member who has left the guild, for a minute
 package cache
 
 import (
@@ -200,21 +213,14 @@ func (s *Store) Confirm(n uint64) {
 // Bytes reports the memory in use, values and bookkeeping.
 func (s *Store) Bytes() int64 { return s.mem.used }
 
-// kinds lists the kinds in the order of their indexes.
-var kinds = [numKinds]dispatch.Kind{
-	dispatch.AutoModRule, dispatch.Channel, dispatch.Emojis, dispatch.Guild, dispatch.Member, dispatch.Message,
-	dispatch.Presence, dispatch.Role, dispatch.ScheduledEvent, dispatch.SoundboardSound, dispatch.StageInstance,
-	dispatch.Stickers, dispatch.Thread, dispatch.User, dispatch.VoiceState,
-}
+const numKinds = len(dispatch.Kinds)
 
-const numKinds = 15
-
-func kindIndex(kind dispatch.Kind) int { return slices.Index(kinds[:], kind) }
+func kindIndex(kind dispatch.Kind) int { return slices.Index(dispatch.Kinds[:], kind) }
 
 // KindNames lists the kinds that can be switched off.
 func KindNames() []string {
 	names := make([]string, numKinds)
-	for i, kind := range kinds {
+	for i, kind := range dispatch.Kinds {
 		names[i] = string(kind)
 	}
 	return names

@@ -210,6 +210,18 @@ func (s *Store) locate(c *Change) (*collection, []byte) {
 			return nil, nil
 		}
 		return s.global(rule.Kind), id
+	case dispatch.Entitlement, dispatch.Subscription:
+		id := c.fields.ID(rule.ID)
+		if id == nil {
+			return nil, nil
+		}
+		return s.global(rule.Kind), id
+	case dispatch.ThreadMember:
+		thread, user := c.fields.ID(dispatch.ID), c.fields.ID(rule.ID)
+		if thread == nil || user == nil {
+			return nil, nil
+		}
+		return s.children(rule.Kind, thread), user
 	case dispatch.Message:
 		id := c.fields.ID(rule.ID)
 		return s.messages(c, id), id

@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/sluicehq/sluice/listener"
+	"github.com/sluicehq/sluice/listener/discord"
 )
 
 // Two messages: one whose component discordgo knows, one with a type it does not.
@@ -180,6 +181,12 @@ func TestPreviousState(t *testing.T) {
 			&discordgo.Message{ID: "3", ChannelID: "2", GuildID: "5", Content: "unknown", Components: []discordgo.MessageComponent{}}, true},
 		{"unknown components in a list", "MESSAGE_DELETE_BULK", `{"guild_id":"5","channel_id":"2","ids":["3"]}`, "[" + unknown + "]",
 			[]*discordgo.Message{{ID: "3", ChannelID: "2", GuildID: "5", Content: "unknown", Components: []discordgo.MessageComponent{}}}, true},
+		{"a channel with its status", "VOICE_CHANNEL_STATUS_UPDATE", `{"guild_id":"5","id":"1","status":"new"}`, `{"id":"1","name":"deck","status":"old"}`,
+			&discord.VoiceChannel{Channel: &discordgo.Channel{ID: "1", GuildID: "5", Name: "deck"}, Status: "old"}, false},
+		{"threads that went", "THREAD_LIST_SYNC", `{"guild_id":"5","threads":[]}`, `[{"id":"1"}]`, []*discordgo.Channel{{ID: "1", GuildID: "5"}}, false},
+		{"an emoji's reaction", "MESSAGE_REACTION_REMOVE_EMOJI", `{"message_id":"1","emoji":{"name":"x"}}`, `{"emoji":{"id":null,"name":"x"},"count":2,"me":true}`,
+			&discordgo.MessageReactions{Count: 2, Me: true, Emoji: &discordgo.Emoji{Name: "x"}}, false},
+		{"a ban", "GUILD_BAN_REMOVE", `{"guild_id":"5","user":{"id":"1"}}`, `{"guild_id":"5","user":{"id":"1"}}`, &discordgo.GuildBan{User: &discordgo.User{ID: "1"}}, false},
 		{"of a kind without", "MESSAGE_CREATE", update, `{"id":"1"}`, listener.None{}, false},
 	}
 	for _, test := range tests {

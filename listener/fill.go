@@ -100,9 +100,17 @@ func fillPrevious(previous any, guildID string) {
 		if p != nil {
 			id = &p.GuildID
 		}
+	case *discord.VoiceChannel:
+		if p != nil && p.Channel != nil {
+			id = &p.GuildID
+		}
 	case *discord.SoundboardSound:
 		if p != nil {
 			id = &p.GuildID
+		}
+	case []*discordgo.Channel:
+		for _, c := range p {
+			fillPrevious(c, guildID)
 		}
 	case []*discordgo.Message:
 		for _, m := range p {

@@ -10,8 +10,8 @@ import (
 
 // Errors of Event.Merged.
 var (
-	// ErrRemoved: the dispatch removed the entity (or the entities); there is
-	// none any more. Old is what it was.
+	// ErrRemoved: Old is what the dispatch removed (the entity, or those of a list
+	// that went); there is none any more.
 	ErrRemoved = errors.New("listener: the dispatch removed the entity")
 	// ErrNotKnown: what the dispatch leaves out is not known, because the entity
 	// was not cached before it.
@@ -24,8 +24,9 @@ var (
 // Merged returns the entity as it is after the dispatch, from the event itself: it
 // asks nobody, and later dispatches make no difference. What the dispatch sent is
 // laid over the state before, member by member and null too, as the gateway does
-// for its cache; a list of emojis or stickers is the one sent. If the state before
-// is not known, a payload that has the whole entity is enough.
+// for its cache; a list of emojis or stickers is the one sent, and a new member is
+// what GUILD_MEMBER_ADD sent. If the state before is not known, a payload that has
+// the whole entity is enough.
 //
 // As in New, a message with a component that discordgo does not know is without
 // its components. As in Old, a guild is without what it nests (channels, members, roles, …), and a
@@ -70,7 +71,11 @@ func merge(d *Delivery) ([]byte, error) {
 		if rawjson.IsNull(f.Raw(dispatch.ChannelID)) {
 			return nil, ErrRemoved
 		}
+	case dispatch.Replace:
+		return object, nil
 	case dispatch.Merge, dispatch.MergeKnown:
+	case dispatch.Lay:
+		return laid(d, object)
 	case dispatch.GuildUpdate:
 		object = rawjson.AppendWithout(nil, object, func(key, _ []byte) bool { return dispatch.IsNested(key) })
 	case dispatch.GuildDelete:
@@ -78,7 +83,7 @@ func merge(d *Delivery) ([]byte, error) {
 			return nil, ErrRemoved
 		}
 		object = nil // an outage changes nothing
-	case dispatch.Remove, dispatch.RemoveMany:
+	case dispatch.Remove, dispatch.RemoveMany, dispatch.SyncThreads, dispatch.ThreadMembers, dispatch.Clear, dispatch.ClearOne:
 		return nil, ErrRemoved
 	case dispatch.PutList:
 		if len(object) == 0 || object[0] != '[' {
@@ -99,6 +104,15 @@ func merge(d *Delivery) ([]byte, error) {
 	return nil, ErrNotKnown
 }
 
+// laid returns the entity of which a dispatch says only what is beside it: alone it
+// is never known as a whole.
+func laid(d *Delivery, object []byte) ([]byte, error) {
+	if !rawjson.IsObject(d.Previous) || !rawjson.Complete(d.Previous) {
+		return nil, ErrNotKnown
+	}
+	return rawjson.AppendMerged(make([]byte, 0, len(d.Previous)+len(object)), d.Previous, object), nil
+}
+
 // whole has, for each kind of entity, members without which a payload is only a
 // part of it. A kind that is not in it is never sent as a whole: a GUILD_UPDATE
 // lacks what only GUILD_CREATE has, member_count for one.
@@ -108,6 +122,8 @@ func merge(d *Delivery) ([]byte, error) {
 var whole = map[dispatch.Kind][]string{
 	dispatch.AutoModRule:     {"id", "name", "trigger_type", "actions", "enabled"},
 	dispatch.Channel:         {"id", "type", "name", "position", "permission_overwrites"},
+	dispatch.Entitlement:     {"id", "sku_id", "application_id", "type"},
+	dispatch.Integration:     {"id", "name", "type", "enabled", "account"},
 	dispatch.Member:          {"user", "roles", "joined_at", "deaf", "mute"}, // joined_at, deaf and mute may be missing
 	dispatch.Message:         {"id", "author", "content", "timestamp", "embeds", "attachments"},
 	dispatch.Presence:        {"user", "status", "activities", "client_status"},
@@ -115,7 +131,9 @@ var whole = map[dispatch.Kind][]string{
 	dispatch.ScheduledEvent:  {"id", "name", "scheduled_start_time", "status"},
 	dispatch.SoundboardSound: {"sound_id", "name", "volume"},
 	dispatch.StageInstance:   {"id", "channel_id", "topic", "privacy_level"},
+	dispatch.Subscription:    {"id", "user_id", "sku_ids", "status"},
 	dispatch.Thread:          {"id", "type", "name", "parent_id", "thread_metadata"},
+	dispatch.ThreadMember:    {"id", "user_id", "join_timestamp", "flags"},
 	dispatch.User:            {"id", "username"},
 	dispatch.VoiceState:      {"user_id", "channel_id", "session_id"},
 }

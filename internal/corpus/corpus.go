@@ -14,6 +14,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"sync"
 
 	"github.com/klauspost/compress/zstd"
 )
@@ -95,6 +96,46 @@ func Session() io.ReadCloser { return open("session") }
 // object a line: s and t of the dispatch, previous (the entity before it) and its
 // kind. Dispatches before which nothing was known have no line.
 func Expected() io.ReadCloser { return open("expected") }
+
+// A State is what was known of an entity before one of the session's dispatches.
+type State struct {
+	Sequence int64           `json:"s"`
+	Type     string          `json:"t"`
+	Previous json.RawMessage `json:"previous"`
+}
+
+// States returns every state of the session, by sequence: those of Expected, and of
+// the dispatches whose types have none there (Recorded) those that the same rules
+// give for bans, integrations, invites, entitlements, subscriptions, reactions,
+// thread members and voice channels.
+func States() map[int64]State {
+	states := make(map[int64]State)
+	for _, name := range []string{"expected", "additional"} {
+		lines(name, func(line []byte) {
+			var s State
+			if err := json.Unmarshal(line, &s); err != nil {
+				panic("corpus: " + name + ": " + err.Error())
+			}
+			states[s.Sequence] = s
+		})
+	}
+	return states
+}
+
+// Recorded reports whether Expected has states of a dispatch type.
+func Recorded(eventType string) bool { return recorded()[eventType] }
+
+var recorded = sync.OnceValue(func() map[string]bool {
+	types := make(map[string]bool)
+	lines("expected", func(line []byte) {
+		var s State
+		if err := json.Unmarshal(line, &s); err != nil {
+			panic("corpus: expected: " + err.Error())
+		}
+		types[s.Type] = true
+	})
+	return types
+})
 
 // SessionEnvelopes returns the session's envelopes in order.
 func SessionEnvelopes() []Envelope {

@@ -67,3 +67,20 @@ func TestSessionAndExpected(t *testing.T) {
 		t.Errorf("SessionEnvelopes: %d, want 2106", n)
 	}
 }
+
+func TestStates(t *testing.T) {
+	t.Parallel()
+	states := corpus.States()
+	of := make(map[bool]int)
+	for _, s := range states {
+		of[corpus.Recorded(s.Type)]++
+	}
+	if of[true] != 875 || of[false] != 33 {
+		t.Errorf("%d recorded states and %d additional ones, want 875 and 33", of[true], of[false])
+	}
+	for _, e := range corpus.SessionEnvelopes() {
+		if s, ok := states[e.Seq()]; ok && s.Type != e.Type {
+			t.Errorf("the state of sequence %d is one of %s, the dispatch is %s", e.Seq(), s.Type, e.Type)
+		}
+	}
+}

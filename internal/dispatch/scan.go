@@ -31,6 +31,18 @@ const (
 	GuildList
 	SessionID
 	ResumeURL
+	Code
+	MessageID
+	ChannelIDs
+	ChannelList
+	AddedList
+	RemovedIDs
+	MemberObject
+	EmojiObject
+	AnswerID
+	CountOfMembers
+	ReactionList
+	PollObject
 	numFields
 )
 
@@ -63,6 +75,9 @@ func (f *Fields) Scan(payload []byte) error {
 // Raw returns a field's raw value, nil if the payload does not have it.
 func (f *Fields) Raw(field Field) []byte { return f.values[field] }
 
+// Name returns the name of the member that the field is.
+func (field Field) Name() string { return names[field] }
+
 // ID returns the identifier in a field, or in the object it holds; nil if there
 // is none (absent, null, empty or of another type).
 func (f *Fields) ID(field Field) []byte {
@@ -79,7 +94,10 @@ var names = [numFields]string{
 	SoundID: "sound_id", UserObject: "user", RoleObject: "role", IDs: "ids", Unavailable: "unavailable",
 	EmojiList: "emojis", StickerList: "stickers", ThreadList: "threads", MemberList: "members",
 	PresenceList: "presences", SoundList: "soundboard_sounds", GuildList: "guilds",
-	SessionID: "session_id", ResumeURL: "resume_gateway_url",
+	SessionID: "session_id", ResumeURL: "resume_gateway_url", Code: "code", MessageID: "message_id",
+	ChannelIDs: "channel_ids", ChannelList: "channels", AddedList: "added_members", RemovedIDs: "removed_member_ids",
+	MemberObject: "member", EmojiObject: "emoji", AnswerID: "answer_id", CountOfMembers: "member_count",
+	ReactionList: "reactions", PollObject: "poll",
 }
 
 // fieldOf returns the field that a member is, NoField for most. The switch is the
@@ -125,6 +143,30 @@ func fieldOf(key []byte) Field {
 		return SessionID
 	case "resume_gateway_url":
 		return ResumeURL
+	case "code":
+		return Code
+	case "message_id":
+		return MessageID
+	case "channel_ids":
+		return ChannelIDs
+	case "channels":
+		return ChannelList
+	case "added_members":
+		return AddedList
+	case "removed_member_ids":
+		return RemovedIDs
+	case "member":
+		return MemberObject
+	case "emoji":
+		return EmojiObject
+	case "answer_id":
+		return AnswerID
+	case "member_count":
+		return CountOfMembers
+	case "reactions":
+		return ReactionList
+	case "poll":
+		return PollObject
 	}
 	for _, c := range key {
 		if (c >= 'A' && c <= 'Z') || c == '\\' || c >= utf8.RuneSelf { // seldom: Discord writes none

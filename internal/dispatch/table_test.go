@@ -3,6 +3,7 @@ package dispatch_test
 import (
 	"bufio"
 	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 
@@ -39,26 +40,43 @@ func TestTableHasEveryTypeOnceInOrder(t *testing.T) {
 
 // shapes says what a line must have for what its rule does.
 var shapes = map[dispatch.Action]struct{ id, object, previous, list bool }{
-	dispatch.Ignore:       {},
-	dispatch.Put:          {id: true},
-	dispatch.Merge:        {id: true, previous: true},
-	dispatch.MergeKnown:   {id: true, previous: true},
-	dispatch.MergeVoice:   {id: true, previous: true},
-	dispatch.Remove:       {id: true, previous: true},
-	dispatch.RemoveMany:   {id: true, previous: true, list: true},
-	dispatch.PutList:      {id: true, object: true, previous: true, list: true},
-	dispatch.MergeList:    {object: true},
-	dispatch.ReplaceList:  {object: true},
-	dispatch.MembersChunk: {},
-	dispatch.GuildCreate:  {id: true},
-	dispatch.GuildUpdate:  {id: true, previous: true},
-	dispatch.GuildDelete:  {id: true, previous: true},
-	dispatch.Ready:        {id: true, object: true},
+	dispatch.Ignore:        {},
+	dispatch.Put:           {id: true},
+	dispatch.Replace:       {id: true, previous: true},
+	dispatch.Merge:         {id: true, previous: true},
+	dispatch.MergeKnown:    {id: true, previous: true},
+	dispatch.MergeVoice:    {id: true, previous: true},
+	dispatch.Remove:        {id: true, previous: true},
+	dispatch.RemoveMany:    {id: true, previous: true, list: true},
+	dispatch.PutList:       {id: true, object: true, previous: true, list: true},
+	dispatch.MergeList:     {object: true},
+	dispatch.ReplaceList:   {object: true},
+	dispatch.SyncThreads:   {object: true, previous: true, list: true},
+	dispatch.ThreadMembers: {id: true, previous: true, list: true},
+	dispatch.MembersChunk:  {},
+	dispatch.GuildCreate:   {id: true},
+	dispatch.GuildUpdate:   {id: true, previous: true},
+	dispatch.GuildDelete:   {id: true, previous: true},
+	dispatch.Ready:         {id: true, object: true},
+	dispatch.Raise:         {id: true},
+	dispatch.Lower:         {id: true},
+	dispatch.Clear:         {id: true, previous: true, list: true},
+	dispatch.ClearOne:      {id: true, previous: true},
+	dispatch.Lay:           {id: true, previous: true},
+	dispatch.LayList:       {object: true},
 }
+
+// ofTheValue are the actions whose previous state is, or has in it, the value beside
+// an entity.
+var ofTheValue = map[dispatch.Action]bool{dispatch.Clear: true, dispatch.ClearOne: true, dispatch.Lay: true}
 
 func TestLinesDoNotContradictThemselves(t *testing.T) {
 	t.Parallel()
-	previous := map[dispatch.Kind]string{}
+	type state struct {
+		kind   dispatch.Kind
+		beside dispatch.Beside
+	}
+	previous := map[state]string{}
 	for i := range dispatch.Types {
 		d := &dispatch.Types[i]
 		rule := d.Cache
@@ -83,21 +101,66 @@ func TestLinesDoNotContradictThemselves(t *testing.T) {
 			t.Errorf("%s: action %d with previous state %s", d.Name, rule.Do, d.Previous)
 		}
 		if element := strings.TrimPrefix(d.Previous, "[]"); d.Previous != "" {
-			if have := previous[rule.Kind]; have != "" && have != element {
-				t.Errorf("%s: a %s is a %s here and a %s elsewhere", d.Name, rule.Kind, element, have)
+			of := state{kind: rule.Kind}
+			if ofTheValue[rule.Do] {
+				of.beside = rule.Beside
 			}
-			previous[rule.Kind] = element
+			if have := previous[of]; have != "" && have != element {
+				t.Errorf("%s: a %s is a %s here and a %s elsewhere", d.Name, of, element, have)
+			}
+			previous[of] = element
 		}
 		for _, typ := range []string{d.Payload, strings.TrimPrefix(d.Previous, "[]")} {
 			if typ != "" && !strings.HasPrefix(typ, "*discordgo.") && !strings.HasPrefix(typ, "*discord.") {
 				t.Errorf("%s: Go type %s", d.Name, typ)
 			}
 		}
+		if rule.Kind != "" && !slices.Contains(dispatch.Kinds[:], rule.Kind) {
+			t.Errorf("%s: %s is not among the kinds", d.Name, rule.Kind)
+		}
+		if rule.Beside != "" && !slices.ContainsFunc(dispatch.Besides[:], isBeside(rule)) {
+			t.Errorf("%s: %q is not among the values beside a %s", d.Name, rule.Beside, rule.Kind)
+		}
 		if d.Payload == "" {
 			t.Errorf("%s: no Go type", d.Name)
 		}
 		if d.Express != (d.Name == "INTERACTION_CREATE") {
 			t.Errorf("%s: Express = %v", d.Name, d.Express)
+		}
+	}
+}
+
+// isBeside finds a rule's line among Besides. Members are counted beside the guild
+// they are of, a thread's beside the thread.
+func isBeside(rule dispatch.Rule) func(struct {
+	Kind   dispatch.Kind
+	Beside dispatch.Beside
+	By     dispatch.Field
+}) bool {
+	kind := rule.Kind
+	switch kind {
+	case dispatch.Member:
+		kind = dispatch.Guild
+	case dispatch.ThreadMember:
+		kind = dispatch.Thread
+	}
+	return func(b struct {
+		Kind   dispatch.Kind
+		Beside dispatch.Beside
+		By     dispatch.Field
+	}) bool {
+		return b.Kind == kind && b.Beside == rule.Beside
+	}
+}
+
+func TestEveryKindIsFilled(t *testing.T) {
+	t.Parallel()
+	if !slices.IsSorted(dispatch.Kinds[:]) {
+		t.Errorf("the kinds are not in order: %v", dispatch.Kinds)
+	}
+	for _, kind := range dispatch.Kinds {
+		if !slices.ContainsFunc(dispatch.Types[:], func(d dispatch.Type) bool { return d.Cache.Kind == kind }) {
+			t.Errorf("no dispatch has anything to do with %s", kind)
 		}
 	}
 }
@@ -110,10 +173,11 @@ func TestRecordedEntitiesAreWhereTheTableSays(t *testing.T) {
 		if err := f.Scan(e.Payload); err != nil {
 			t.Fatal(err)
 		}
-		if rule.ID != dispatch.NoField && rule.ID != dispatch.IDs && f.ID(rule.ID) == nil {
+		list := rule.ID == dispatch.IDs || rule.ID == dispatch.RemovedIDs
+		if rule.ID != dispatch.NoField && !list && f.ID(rule.ID) == nil {
 			t.Errorf("%s: no id in field %d", e.Type, rule.ID)
 		}
-		if rule.ID == dispatch.IDs && f.Raw(rule.ID) == nil {
+		if list && f.Raw(rule.ID) == nil {
 			t.Errorf("%s: no ids", e.Type)
 		}
 		if rule.Object != dispatch.NoField && f.Raw(rule.Object) == nil {
@@ -153,10 +217,8 @@ func TestExpectedStatesAreOfTheTablesKinds(t *testing.T) {
 	if err := lines.Err(); err != nil {
 		t.Fatal(err)
 	}
-	for i := range dispatch.Types {
-		if d := &dispatch.Types[i]; d.Previous != "" && !seen[d.Name] {
-			t.Errorf("%s has a previous state, and none is recorded", d.Name)
-		}
+	if len(seen) != 26 {
+		t.Errorf("%d types have recorded states, want 26: %v", len(seen), seen)
 	}
 }
 

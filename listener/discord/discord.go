@@ -53,6 +53,17 @@ type ChannelEphemeral struct {
 	VoiceStartTime int64 `json:"voice_start_time"`
 }
 
+// A VoiceChannel is a channel with what it has for as long as it is in use.
+// discordgo's Channel has no place for that.
+type VoiceChannel struct {
+	*discordgo.Channel
+	// The status of the voice channel; empty: none, or not known.
+	Status string `json:"status"`
+	// When the voice session began, in unix seconds; 0: there is none, or it is not
+	// known.
+	VoiceStartTime int64 `json:"voice_start_time"`
+}
+
 // VoiceChannelStatusUpdate is the payload of VOICE_CHANNEL_STATUS_UPDATE.
 type VoiceChannelStatusUpdate struct {
 	// The id of the channel.

@@ -1,7 +1,6 @@
 package e2e
 
 import (
-	"bufio"
 	"bytes"
 	"context"
 	"encoding/json"
@@ -273,25 +272,11 @@ func (r *run) length(t *testing.T) (n int) {
 // before; a payload that occurs more than once has them in order, nil for none.
 func expected(t *testing.T) map[string][]json.RawMessage {
 	t.Helper()
-	states := make(map[int64]json.RawMessage)
-	file := corpus.Expected()
-	defer file.Close()
-	scanner := bufio.NewScanner(file)
-	scanner.Buffer(nil, 16<<20)
-	for scanner.Scan() {
-		var e struct {
-			Seq      int64           `json:"s"`
-			Previous json.RawMessage `json:"previous"`
-		}
-		if err := json.Unmarshal(scanner.Bytes(), &e); err != nil {
-			t.Fatal(err)
-		}
-		states[e.Seq] = e.Previous
-	}
+	states := corpus.States()
 	byPayload := make(map[string][]json.RawMessage)
 	for _, e := range corpus.SessionEnvelopes() {
 		key := e.Type + string(e.Payload)
-		byPayload[key] = append(byPayload[key], states[e.Seq()])
+		byPayload[key] = append(byPayload[key], states[e.Seq()].Previous)
 	}
 	return byPayload
 }

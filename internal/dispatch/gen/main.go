@@ -1,6 +1,6 @@
 // Command gen writes what follows from the dispatch table: the listener kinds,
-// the names of their events, what AddHandler takes, and the lists of kinds that
-// tests go through. Run it with go generate ./internal/dispatch.
+// the names of their events, what AddHandler takes, the lists of kinds that tests
+// go through, and the table in docs/cache.md. Run it with go generate ./internal/dispatch.
 package main
 
 import (
@@ -29,6 +29,16 @@ func main() {
 		if err := os.WriteFile(filepath.Join(*root, name), source, 0o644); err != nil {
 			log.Fatal(err)
 		}
+	}
+	page, err := os.ReadFile(filepath.Join(*root, docName))
+	if err != nil {
+		log.Fatal(err)
+	}
+	if page, err = doc(page); err != nil {
+		log.Fatalf("%s: %v", docName, err)
+	}
+	if err := os.WriteFile(filepath.Join(*root, docName), page, 0o644); err != nil {
+		log.Fatal(err)
 	}
 }
 

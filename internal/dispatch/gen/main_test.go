@@ -23,3 +23,18 @@ func TestGeneratedFilesAreUpToDate(t *testing.T) {
 		}
 	}
 }
+
+func TestPageIsUpToDate(t *testing.T) {
+	t.Parallel()
+	got, err := os.ReadFile(filepath.Join("../../..", docName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	want, err := doc(got)
+	if err != nil {
+		t.Fatalf("%s: %v", docName, err)
+	}
+	if !bytes.Equal(got, want) {
+		t.Errorf("%s does not follow from the table: run go generate ./internal/dispatch", docName)
+	}
+}
