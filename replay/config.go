@@ -173,7 +173,12 @@ func startID(start string) (string, error) {
 	if err != nil || t.UnixMilli() < 1 {
 		return "", fmt.Errorf(`Config.Start is %q, want "0", "$", a stream id or a time as in RFC 3339`, start)
 	}
-	return entryID{ms: uint64(t.UnixMilli() - 1), seq: 1<<64 - 1}.String(), nil
+	return behind(t), nil
+}
+
+// behind returns the last id before a time.
+func behind(t time.Time) string {
+	return entryID{ms: uint64(t.UnixMilli() - 1), seq: 1<<64 - 1}.String()
 }
 
 // randomText returns 8 characters that no other process will come up with.

@@ -14,6 +14,10 @@ const places = 16
 // follows them is found again in Redis when their turn comes.
 const maxSkipped = 1024
 
+// maxHeld is how many bytes of payloads and states of a class are in hand, and at
+// most one read more: what bounds a worker's memory where entries are large.
+const maxHeld = 64 << 20
+
 // A class of streams: each has places and turns of its own.
 type class uint8
 
@@ -33,6 +37,7 @@ const (
 type core struct {
 	ready  [classes]unitList
 	inHand [classes]int
+	bytes  [classes]int // of the payloads and states of those in hand
 	scarce [classes]int // tell the reader when no more than these are in hand; 0: don't
 	closed bool         // nothing starts any more
 
@@ -74,6 +79,7 @@ type entry struct {
 	key        *keyQueue
 	keyName    []byte // the key before it is taken; a part of the payload
 	hasGuild   bool   // the key is a guild's id
+	size       int    // of payload and state, in bytes
 	deliveries int    // as Redis counts them, this one included
 	state      entryState
 	counted    bool   // among its source's unacked
@@ -261,6 +267,7 @@ func (c *core) offer(e *entry, how manner) verdict {
 	}
 	k.places++
 	c.inHand[s.class]++
+	c.bytes[s.class] += e.size
 	s.known[e.id] = e
 	e.key = k
 	if e.hasGuild {
@@ -324,10 +331,20 @@ func (c *core) uncount(e *entry) {
 	}
 }
 
-// pass notes an entry that is to be acknowledged without a run.
-func (c *core) pass(s *source, id entryID) {
-	s.known[id] = &entry{src: s, id: id, state: acking}
-	s.unacked++
+// pass returns an entry that is to be acknowledged without a run.
+func (c *core) pass(s *source, id entryID) *entry {
+	e := &entry{src: s, id: id}
+	s.known[id] = e
+	c.end(e)
+	return e
+}
+
+// room returns how many more entries of a class may be taken, of limit in all.
+func (c *core) room(class class, limit int) int {
+	if c.bytes[class] >= maxHeld {
+		return 0
+	}
+	return limit - c.inHand[class]
 }
 
 // revive puts back what drop has taken out of an entry that is running still.
@@ -533,11 +550,12 @@ func (c *core) leave(e *entry) {
 	e.key = nil
 	c.absolve(e)
 	c.inHand[e.src.class]--
+	c.bytes[e.src.class] -= e.size
 	k.places--
 	if (k.skipping() || k.src.hungry) && k.free() {
 		k.src.nudge = true
 	}
-	if class := k.src.class; c.scarce[class] > 0 && c.inHand[class] <= c.scarce[class] {
+	if class := k.src.class; c.scarce[class] > 0 && c.inHand[class] <= c.scarce[class] && c.bytes[class] <= maxHeld*3/4 {
 		c.scarce[class] = 0
 		k.src.nudge = true
 	}

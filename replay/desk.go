@@ -120,7 +120,7 @@ func (d *desk) close() {
 func (d *desk) room(class class, limit int) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return limit - d.core.inHand[class]
+	return d.core.room(class, limit)
 }
 
 // behind returns how many open sources are not read to the end of what was
@@ -144,12 +144,19 @@ func (d *desk) inHand() int {
 	return d.core.inHand[express] + d.core.inHand[plain]
 }
 
+// held returns how many entries of a class are in hand, and their bytes.
+func (d *desk) held(class class) (entries, bytes int) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.core.inHand[class], d.core.bytes[class]
+}
+
 // wantRoom is room for a reader that is to be told, if there is none, when there
 // is some again.
 func (d *desk) wantRoom(class class, limit int) int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	room := limit - d.core.inHand[class]
+	room := d.core.room(class, limit)
 	d.core.scarce[class] = 0
 	if room <= 0 {
 		d.core.scarce[class] = max(1, limit*3/4)

@@ -2,7 +2,9 @@ package replay
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/redis/go-redis/v9"
@@ -12,13 +14,31 @@ import (
 // meanwhile.
 const handBackAtOnce = 1000
 
-// handBack gives a lane's pending entries to its next owner, as if they had not
-// been delivered, and records what listeners have done for them.
-func (k *keeper) handBack(ctx context.Context, l *lane) error {
+// atOnce is how many lanes one round trip hands over.
+const atOnce = 64
+
+// handBack gives lanes, and what is pending in them, to their next owners: as if it
+// had not been delivered, and with what listeners have done for it recorded.
+func (k *keeper) handBack(ctx context.Context, lanes []*lane) error {
+	var errs []error
+	for some := range slices.Chunk(lanes, atOnce) {
+		errs = append(errs, k.handBackSome(ctx, some))
+	}
+	return errors.Join(errs...)
+}
+
+func (k *keeper) handBackSome(ctx context.Context, lanes []*lane) error {
 	w := k.w
-	half, counts := w.desk.halfDone(l)
-	if len(half) > 0 {
-		pipe := w.control.Pipeline()
+	pipe := w.control.Pipeline()
+	type call struct {
+		keys []string
+		args []any
+		cmd  *redis.Cmd
+	}
+	var calls []*call
+	var errs []error
+	for _, l := range lanes {
+		half, counts := w.desk.halfDone(l)
 		for _, h := range half {
 			args := []any{w.config.Group, h.entry.id.String()}
 			for _, line := range h.lines {
@@ -26,30 +46,41 @@ func (k *keeper) handBack(ctx context.Context, l *lane) error {
 			}
 			note.Eval(ctx, pipe, []string{h.entry.src.stream, h.entry.src.progress}, args...)
 		}
+		c := &call{keys: []string{l.lease}, args: append([]any{w.id, w.config.Group, handBackAtOnce}, counts...)}
+		for _, s := range l.sources {
+			c.keys = append(c.keys, s.stream)
+		}
+		calls = append(calls, c)
+	}
+	if pipe.Len() > 0 {
 		if _, err := pipe.Exec(ctx); err != nil {
 			k.failed(ctx, "recording progress of what is handed back", err)
 		}
 	}
-	keys := []string{l.lease}
-	for _, s := range l.sources {
-		keys = append(keys, s.stream)
-	}
-	args := append([]any{w.id, w.config.Group, handBackAtOnce}, counts...)
-	for {
-		answer, err := handBack.Run(ctx, w.control, keys, args...).Int64Slice()
-		switch {
-		case err != nil:
-			return err
-		case len(answer) != 2:
-			return fmt.Errorf("%w: %v", errReply, answer)
-		case answer[0] < 0: // the lease is gone: they are another's already
-			return nil
+	for len(calls) > 0 {
+		for _, c := range calls {
+			c.cmd = handBack.Eval(ctx, pipe, c.keys, c.args...)
 		}
-		w.metrics.handedBack.Add(float64(answer[0]))
-		if answer[1] == 0 {
-			return nil
+		pipe.Exec(ctx) // each has its own error
+		var more []*call
+		for _, c := range calls {
+			answer, err := c.cmd.Int64Slice()
+			switch {
+			case err != nil:
+				errs = append(errs, err)
+				continue
+			case len(answer) != 2:
+				errs = append(errs, fmt.Errorf("%w: %v", errReply, answer))
+				continue
+			}
+			w.metrics.handedBack.Add(float64(max(0, answer[0]))) // -1: the lease is gone, they are another's already
+			if answer[1] != 0 {
+				more = append(more, c)
+			}
 		}
+		calls = more
 	}
+	return errors.Join(errs...)
 }
 
 // A halfEntry is an entry some of whose listeners have ended.

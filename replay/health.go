@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 )
 
 // remindAfter is how often a condition that lasts is logged again.
@@ -16,7 +18,8 @@ const remindAfter = time.Minute
 // health holds what is wrong at the moment. Each condition is logged when it
 // begins, once a minute while it lasts, and when it ends. Safe for concurrent use.
 type health struct {
-	log *slog.Logger
+	log    *slog.Logger
+	errors prometheus.Counter
 
 	mu sync.Mutex
 	// Guarded by mu.
@@ -69,6 +72,7 @@ func (s *sparing) log(log *slog.Logger, level slog.Level, text string, attrs ...
 
 // fail notes that what is done under a name failed.
 func (h *health) fail(name string, err error) {
+	h.errors.Inc()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	now := time.Now()

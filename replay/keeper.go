@@ -2,15 +2,10 @@ package replay
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
-	"os"
-	"runtime/debug"
+	"log/slog"
 	"slices"
-	"strconv"
 	"time"
-
-	"github.com/sluicehq/sluice/internal/wire"
 )
 
 // A keeper holds this worker's share of the lanes: it renews their leases, takes
@@ -18,11 +13,13 @@ import (
 type keeper struct {
 	w       *Worker
 	lay     *layout
-	groups  [][]*lane // lanes whose keys may be in one script
-	every   time.Duration
+	groups  [][]*lane       // lanes whose keys may be in one script
+	every   time.Duration   // between steps
+	pulse   time.Duration   // between looks at who is there
 	runs    context.Context // of the listeners; ends when their time is up at shutdown
-	info    string          // what other workers see, but for the number of lanes
+	fellows *fellows        // the group's workers
 	target  int             // lanes this worker should hold
+	sought  time.Time       // when lanes were last to be had
 	renewed time.Time
 	swept   time.Time
 	met     bool // the share is known
@@ -32,60 +29,71 @@ type keeper struct {
 var errLaneLost = errors.New("replay: the lease of the lane has ended")
 
 func newKeeper(w *Worker, lay *layout, runs context.Context) *keeper {
-	k := &keeper{w: w, lay: lay, runs: runs, every: min(w.config.Lease/10, 500*time.Millisecond), swept: time.Now()}
+	k := &keeper{
+		w: w, lay: lay, runs: runs, fellows: newFellows(w), swept: time.Now(),
+		every: w.config.Lease / 10, pulse: max(10*time.Millisecond, min(w.config.Lease/50, 100*time.Millisecond)),
+	}
 	w.missing.Store(1) // until the share is known
 	for _, n := range lay.nodes {
 		k.groups = append(k.groups, n.lanes)
 	}
-	var names []string
-	for _, b := range w.all {
-		names = append(names, b.name)
-	}
-	host, _ := os.Hostname()
-	about, _ := json.Marshal(struct { // of strings and numbers: it can't fail
-		Consumer  string   `json:"consumer"`
-		Host      string   `json:"host"`
-		PID       int      `json:"pid"`
-		Build     string   `json:"build"`
-		Started   int64    `json:"started"` // unix ms
-		Listeners []string `json:"listeners"`
-	}{w.id, host, os.Getpid(), build(), w.epoch.UnixMilli(), names})
-	k.info = string(about[1 : len(about)-1])
 	return k
-}
-
-// build returns what the program was built from.
-func build() string {
-	info, ok := debug.ReadBuildInfo()
-	if !ok {
-		return ""
-	}
-	for _, s := range info.Settings {
-		if s.Key == "vcs.revision" {
-			return s.Value
-		}
-	}
-	return info.Main.Version
 }
 
 // run keeps the lanes until ctx ends.
 func (k *keeper) run(ctx context.Context) {
-	tick := time.NewTicker(k.every)
+	tick, pulse := time.NewTicker(k.every), time.NewTicker(k.pulse)
 	defer tick.Stop()
+	defer pulse.Stop()
 	for {
 		k.step(ctx)
-		select {
-		case <-tick.C:
-		case <-k.w.quiet:
-		case <-ctx.Done():
-			return
+		for due := false; !due; {
+			select {
+			case <-tick.C:
+				due = true
+			case <-k.w.quiet:
+				due = true
+			case <-pulse.C:
+				due = k.look(ctx)
+			case <-ctx.Done():
+				return
+			}
 		}
 	}
+}
+
+// look takes lanes that others have just given up, and reports whether workers
+// have come or gone, which is for a step to see to. A lane that changes hands is
+// without an owner for about as long as it is until the next look.
+func (k *keeper) look(ctx context.Context) (changed bool) {
+	ctx, cancel := k.bound(ctx)
+	defer cancel()
+	if k.target > k.count(owned) && time.Since(k.sought) < sweepAfter*k.every {
+		k.acquire(ctx, k.target-k.count(owned))
+		k.tell()
+	}
+	n, err := k.w.control.HLen(ctx, k.fellows.key).Result()
+	return err == nil && int(n) != k.fellows.live
+}
+
+// bound returns a context that ends when the first of the leases is about to: by
+// then the keeper must see to that, whatever it has asked of Redis.
+func (k *keeper) bound(ctx context.Context) (context.Context, context.CancelFunc) {
+	left := k.w.config.Lease
+	now := k.w.clock()
+	for _, l := range k.lay.lanes {
+		if l.state != free {
+			left = min(left, time.Duration(l.until.Load())-now-k.every)
+		}
+	}
+	return context.WithTimeout(ctx, left)
 }
 
 // step does once what is due.
 func (k *keeper) step(ctx context.Context) {
 	k.lapse()
+	ctx, cancel := k.bound(ctx)
+	defer cancel()
 	if !k.leaving {
 		k.meet(ctx)
 	}
@@ -99,15 +107,20 @@ func (k *keeper) step(ctx context.Context) {
 	if missing := k.target - k.count(owned); missing > 0 && !k.leaving {
 		k.acquire(ctx, missing)
 	}
-	if k.met {
-		k.w.missing.Store(int32(max(0, k.target-k.count(owned))))
-	}
+	k.tell()
 	if time.Since(k.swept) >= sweepAfter*k.w.config.Lease && !k.leaving {
 		k.swept = time.Now()
 		k.sweep(ctx)
 	}
 	k.w.metrics.inHand.Set(float64(k.w.desk.inHand()))
 	k.w.metrics.lanes.Set(float64(k.count(owned) + k.count(closing)))
+}
+
+// tell tells Ready how many lanes of the share are not held.
+func (k *keeper) tell() {
+	if k.met {
+		k.w.missing.Store(int32(max(0, k.target-k.count(owned))))
+	}
 }
 
 func (k *keeper) count(state laneState) int {
@@ -123,23 +136,24 @@ func (k *keeper) count(state laneState) int {
 // meet tells the other workers of this one and works out its share: lanes divided
 // by workers, rounded down, and one more for the first ones.
 func (k *keeper) meet(ctx context.Context) {
-	info := k.info + `,"lanes":` + strconv.Itoa(k.count(owned)+k.count(closing)) + "}"
-	key := wire.WorkersKey(k.w.config.Prefix, k.w.config.Group)
-	live, err := heartbeat.Run(ctx, k.w.control, []string{key}, k.w.id, info, k.w.config.Lease.Milliseconds()).StringSlice()
+	live, err := k.fellows.meet(ctx, k.count(owned)+k.count(closing))
 	if err != nil {
 		k.failed(ctx, "the list of workers", err)
 		return
 	}
 	k.w.health.ok("the list of workers")
-	slices.Sort(live)
 	rank := slices.Index(live, k.w.id)
 	if rank < 0 {
 		return
 	}
 	k.met = true
+	before := k.target
 	k.target = len(k.lay.lanes) / len(live)
 	if rank < len(k.lay.lanes)%len(live) {
 		k.target++
+	}
+	if k.target > before {
+		k.sought = time.Now()
 	}
 }
 
@@ -147,12 +161,14 @@ func (k *keeper) meet(ctx context.Context) {
 // the next step.
 func (k *keeper) lapse() {
 	now := k.w.clock()
+	var lost []string
 	for _, l := range k.lay.lanes {
 		if l.state != free && !l.valid(now+k.every) {
-			k.w.log.Warn("lane lost: its lease was not renewed in time", "lane", l.sources[plain].label)
+			lost = append(lost, l.sources[plain].label)
 			k.lose(l)
 		}
 	}
+	k.lostLanes("lanes lost: their leases were not renewed in time", lost)
 }
 
 // lose gives up a lane that is, or may be, another's.
@@ -173,6 +189,13 @@ func (k *keeper) lose(l *lane) {
 	k.kick(l)
 }
 
+// lostLanes logs which lanes were lost, in one line however many they are.
+func (k *keeper) lostLanes(text string, lanes []string) {
+	if len(lanes) > 0 {
+		k.w.lapses.log(k.w.log, slog.LevelWarn, text, slog.Int("lanes", len(lanes)), slog.Any("first", lanes[:min(len(lanes), 8)]))
+	}
+}
+
 func (k *keeper) kick(l *lane) {
 	for _, r := range l.node.readers {
 		r.kick()
@@ -181,6 +204,7 @@ func (k *keeper) kick(l *lane) {
 
 func (k *keeper) renew(ctx context.Context) {
 	good := true
+	var lost []string
 	for _, group := range k.groups {
 		var lanes []*lane
 		var keys []string
@@ -205,10 +229,11 @@ func (k *keeper) renew(ctx context.Context) {
 				l.until.Store(int64(until))
 				continue
 			}
-			k.w.log.Warn("lane lost: the lease is gone or another worker's", "lane", l.sources[plain].label)
+			lost = append(lost, l.sources[plain].label)
 			k.lose(l)
 		}
 	}
+	k.lostLanes("lanes lost: their leases are gone or another worker's", lost)
 	if good {
 		k.renewed = time.Now()
 		k.w.health.ok("renewing leases")
@@ -238,6 +263,7 @@ func (k *keeper) acquire(ctx context.Context, missing int) {
 			if i >= 1 && int(i) <= len(lanes) {
 				k.open(lanes[i-1], until)
 				missing--
+				k.sought = time.Now()
 			}
 		}
 	}
@@ -291,20 +317,23 @@ func (k *keeper) handOver(ctx context.Context) {
 	}
 }
 
-// giveUp releases lanes of one group of keys.
+// giveUp hands lanes of one group of keys over, to whoever takes them.
 func (k *keeper) giveUp(ctx context.Context, lanes []*lane) {
 	if len(lanes) == 0 {
 		return
 	}
+	err := k.handBack(ctx, lanes)
+	for _, l := range lanes {
+		k.lose(l)
+	}
+	if err == nil {
+		k.w.health.ok("handing lanes over")
+		return
+	}
+	k.failed(ctx, "handing lanes over", err) // the next owner takes their entries for a crashed worker's
 	var keys []string
 	for _, l := range lanes {
 		keys = append(keys, l.lease)
-		if err := k.handBack(ctx, l); err != nil {
-			k.failed(ctx, "handing entries back", err) // the next owner takes them for a crashed worker's
-		} else {
-			k.w.health.ok("handing entries back")
-		}
-		k.lose(l)
 	}
 	if err := release.Run(ctx, k.w.control, keys, k.w.id).Err(); err != nil {
 		k.failed(ctx, "releasing leases", err) // they end by themselves
@@ -318,8 +347,8 @@ func (k *keeper) giveUp(ctx context.Context, lanes []*lane) {
 func (k *keeper) leave(ctx context.Context) {
 	k.leaving = true
 	k.target = 0
-	key := wire.WorkersKey(k.w.config.Prefix, k.w.config.Group)
-	if err := k.w.control.HDel(ctx, key, k.w.id).Err(); err != nil {
+	k.shed() // before anything that may take time
+	if err := k.w.control.HDel(ctx, k.fellows.key, k.w.id).Err(); err != nil {
 		k.failed(ctx, "the list of workers", err) // the entry ends by itself
 	}
 	tick := time.NewTicker(k.every)
@@ -352,7 +381,7 @@ func (w *Worker) checkStill(s *source) {
 
 // failed notes an error, but for the one that the worker's own end makes.
 func (k *keeper) failed(ctx context.Context, what string, err error) {
-	if ctx.Err() == nil {
+	if !errors.Is(ctx.Err(), context.Canceled) {
 		k.w.health.fail(what, err)
 	}
 }

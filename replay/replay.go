@@ -21,6 +21,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/sluicehq/sluice/internal/wire"
@@ -30,22 +31,23 @@ import (
 // A Worker replays entries into the listeners of a registry. Make one with New.
 // Its methods are safe for concurrent use; Run is called once.
 type Worker struct {
-	config                        Config
-	id                            string // holds leases: the consumer's name and something no other process has
-	log                           *slog.Logger
-	metrics                       *metrics
-	health                        health
-	desk                          *desk
-	match                         func(eventType string) []*bound
-	all                           []*bound
-	given                         redis.UniversalClient
-	givenUp, stuck, deaths, drops sparing // log lines
+	config                                Config
+	id                                    string // holds leases: the consumer's name and something no other process has
+	log                                   *slog.Logger
+	metrics                               *metrics
+	health                                health
+	desk                                  *desk
+	match                                 func(eventType string) []*bound
+	all                                   []*bound
+	given                                 redis.UniversalClient
+	givenUp, stuck, deaths, drops, lapses sparing // log lines
 
 	missing atomic.Int32    // lanes of the share that are not held
 	quiet   chan struct{}   // capacity 1: a lane that is to be handed over may be still
 	letters chan DeadLetter // to be told; full: they are not. nil: nobody wants to know
 
 	epoch   time.Time // what clock counts from
+	start   string    // behind which id a group begins; made by Run
 	started atomic.Bool
 	layout  atomic.Pointer[layout]
 	runners sync.WaitGroup
@@ -115,6 +117,10 @@ func New(client redis.UniversalClient, registry *listener.Registry, config Confi
 		epoch:   time.Now(),
 	}
 	w.health.log = w.log
+	w.health.errors = register(c.Metrics, prometheus.NewCounter(prometheus.CounterOpts{
+		Name: "sluice_replay_errors_total", Help: "Times that something the worker wants of Redis failed. It is tried again.",
+		ConstLabels: prometheus.Labels{"group": c.Group},
+	}))
 	known := make(map[*listener.Bound]*bound)
 	for _, l := range registry.All() {
 		o := l.Options()
@@ -184,7 +190,8 @@ func (w *Worker) Ready() error {
 	for _, n := range l.nodes {
 		for _, r := range n.readers {
 			if r.stuffed.Load() {
-				errs = append(errs, fmt.Errorf("%d entries are in hand, no more are read; most wait for listener %q", w.limit(r.class), w.desk.slowest(l.sources)))
+				entries, bytes := w.desk.held(r.class)
+				errs = append(errs, fmt.Errorf("%d entries (%d MiB) are in hand, no more are read; most wait for listener %q", entries, bytes>>20, w.desk.slowest(l.sources)))
 			}
 		}
 	}

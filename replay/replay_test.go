@@ -20,8 +20,6 @@ import (
 	"github.com/sluicehq/sluice/replay"
 )
 
-func TestMain(m *testing.M) { redistest.Main(m) }
-
 // A deployment is a topology with its streams, under a prefix of its own.
 type deployment struct {
 	t      testing.TB

@@ -151,6 +151,9 @@ func (w *Worker) awaitTopology(ctx context.Context) (wire.Topology, error) {
 	const name = "the topology"
 	for {
 		record, err := w.control.HGetAll(ctx, wire.TopologyKey(w.config.Prefix)).Result()
+		if err == nil {
+			err = w.begin(ctx)
+		}
 		if ctx.Err() != nil {
 			return wire.Topology{}, nil
 		}
@@ -177,6 +180,22 @@ func (w *Worker) awaitTopology(ctx context.Context) (wire.Topology, error) {
 	}
 }
 
+// begin works out behind which id a group begins. "$" is fixed here, once: a lane's
+// group that has to be made later, because it was lost while another worker had the
+// lane, passes over nothing that has come since.
+func (w *Worker) begin(ctx context.Context) error {
+	w.start = w.config.Start
+	if w.start != "$" {
+		return nil
+	}
+	now, err := w.control.Time(ctx).Result()
+	if err != nil {
+		return fmt.Errorf("time of the server: %w", err)
+	}
+	w.start = behind(now)
+	return nil
+}
+
 // controlClient returns a client for scripts, with connections that listeners
 // can't use up and answers in time for the leases.
 func (w *Worker) controlClient() redis.UniversalClient {
@@ -186,12 +205,14 @@ func (w *Worker) controlClient() redis.UniversalClient {
 		opt := *given.Options()
 		opt.ReadTimeout, opt.WriteTimeout, opt.PoolTimeout = timeout, timeout, timeout
 		opt.PoolSize, opt.MinIdleConns, opt.MaxActiveConns = 8, 0, 0
+		opt.ContextTimeoutEnabled = true
 		opt.MaintNotificationsConfig = &maintnotifications.Config{Mode: maintnotifications.ModeDisabled}
 		return redis.NewClusterClient(&opt)
 	default:
 		opt := *given.(*redis.Client).Options()
 		opt.ReadTimeout, opt.WriteTimeout, opt.PoolTimeout = timeout, timeout, timeout
 		opt.PoolSize, opt.MinIdleConns, opt.MaxActiveConns = 8, 0, 0
+		opt.ContextTimeoutEnabled = true
 		opt.MaxRetries, opt.DialerRetries = 1, 1
 		redisclient.Unshare(&opt)
 		return redis.NewClient(&opt)

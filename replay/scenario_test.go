@@ -35,26 +35,6 @@ func (d *deployment) holders(group string) map[string]int {
 
 func nothing(context.Context, *listener.Delivery) error { return nil }
 
-func TestWorkersShareTheLanesEvenly(t *testing.T) {
-	t.Parallel()
-	d := deploy(t, "", 4, 4)
-	config := func(name string) replay.Config { return replay.Config{Lease: time.Second, Consumer: name} }
-	holds := func(want string) {
-		t.Helper()
-		waitFor(t, want, func() bool { return fmt.Sprint(d.holders("workers")) == want })
-	}
-	d.run(registry("l", "#", nothing), config("a"))
-	holds("map[a:16]")
-	b := d.run(registry("l", "#", nothing), config("b"))
-	holds("map[a:8 b:8]")
-	c := d.run(registry("l", "#", nothing), config("c"))
-	holds("map[a:6 b:5 c:5]")
-	b.stop()
-	holds("map[a:8 c:8]")
-	c.stop()
-	holds("map[a:16]")
-}
-
 func TestHandingOverLosesAndDoublesNothing(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, "", 1, 16)
@@ -260,53 +240,6 @@ func TestAcksAreBatched(t *testing.T) {
 	})
 	if n := d.calls("xack"); n < 1 || n > total/20 {
 		t.Errorf("%d XACK calls for %d entries, want them batched", n, total)
-	}
-}
-
-func TestStreamDeletedWhileParked(t *testing.T) {
-	t.Parallel()
-	for name, destroy := range map[string]func(d *deployment, stream string) error{
-		"DEL":    func(d *deployment, stream string) error { return d.rdb.Del(d.t.Context(), stream).Err() },
-		"UNLINK": func(d *deployment, stream string) error { return d.rdb.Unlink(d.t.Context(), stream).Err() },
-		"RENAME": func(d *deployment, stream string) error {
-			return d.rdb.Rename(d.t.Context(), stream, stream+":other").Err()
-		},
-		"FLUSHALL": func(d *deployment, _ string) error { return d.rdb.FlushAll(d.t.Context()).Err() },
-		"XGROUP DESTROY": func(d *deployment, stream string) error {
-			return d.rdb.XGroupDestroy(d.t.Context(), stream, "workers").Err()
-		},
-		"SET": func(d *deployment, stream string) error {
-			if err := d.rdb.Set(d.t.Context(), stream, "x", 0).Err(); err != nil {
-				return err
-			}
-			time.AfterFunc(50*time.Millisecond, func() { d.rdb.Del(context.Background(), stream) })
-			return nil
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			server := redistest.Start(t)
-			d := deploy(t, server.Addr(), 1, 4)
-			d.t = t
-			var rec recorder
-			w := d.run(registry("l", "#", rec.listen), replay.Config{Lease: time.Second, Start: "$"})
-			waitFor(t, "ready", func() bool { return w.Ready() == nil })
-			guild := d.guild(0, 1)
-			if err := destroy(d, d.stream(guild, false)); err != nil {
-				t.Fatal(err)
-			}
-			if name == "SET" {
-				waitFor(t, "the string to go", func() bool { return d.rdb.Type(t.Context(), d.stream(guild, false)).Val() != "string" })
-			}
-			for range 3 {
-				d.post(guild)
-			}
-			waitFor(t, "the three entries", func() bool { return rec.len() >= 3 })
-			waitFor(t, "ready again", func() bool { return w.Ready() == nil })
-			if n := rec.len(); n != 3 {
-				t.Errorf("%d deliveries, want 3", n)
-			}
-		})
 	}
 }
 

@@ -8,8 +8,8 @@ import "github.com/redis/go-redis/v9"
 // until, is the unix time in ms at which the worker counts as gone.
 // ARGV[1] worker id, ARGV[2] the rest of its JSON behind until, ARGV[3] ms it is
 // good for.
-// Returns the ids of all that live, itself included. Those that are gone are
-// removed.
+// Returns the id and the mark of each that lives, itself included; a mark is empty
+// if it has none behind until. Those that are gone are removed.
 var heartbeat = redis.NewScript(`
 local t = redis.call('TIME')
 local now = t[1] * 1000 + math.floor(t[2] / 1000)
@@ -18,9 +18,10 @@ redis.call('PEXPIRE', KEYS[1], ARGV[3] * 2)
 local live = {}
 local all = redis.call('HGETALL', KEYS[1])
 for i = 1, #all, 2 do
-  local till = tonumber(string.match(all[i + 1], '^{"until":(%d+)') or 0)
-  if till > now then
+  local till, rest = string.match(all[i + 1], '^{"until":(%d+),(.*)')
+  if till and tonumber(till) > now then
     live[#live + 1] = all[i]
+    live[#live + 1] = string.match(rest, '^"mark":"(%w*)"') or ''
   else
     redis.call('HDEL', KEYS[1], all[i])
   end
@@ -203,6 +204,7 @@ return redis.call('XTRIM', KEYS[1], 'MINID', string.format('%.0f', math.max(0, n
 // handBack gives what is pending for a worker to whoever gets the lane next,
 // without counting a delivery, and removes the worker's consumers, which hold
 // nothing then: removing one that does would drop its pending entries.
+// When all is given back the lease is, too.
 //
 // KEYS[1] lease, KEYS[2…] the lane's streams. ARGV[1] worker id, ARGV[2] group,
 // ARGV[3] how many entries at most, ARGV[4…] entries whose deliveries are not one
@@ -239,6 +241,9 @@ for k = 2, #KEYS do
       end
     end
   end
+end
+if more == 0 then
+  redis.call('DEL', KEYS[1])
 end
 return {given, more}
 `)
