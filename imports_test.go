@@ -68,7 +68,7 @@ var helpers = []string{"internal/cachemodel", "internal/corpus", "internal/corpu
 // tests; or one of the standard library's that only programs have a use for.
 var others = map[string][]string{
 	"github.com/redis/go-redis/v9": {
-		"forward", "replay", "cache", ".", "cmd/*", "cmd/internal/*", "internal/redistest", "internal/redisclient", "internal/program", "internal/demo", "examples/*",
+		"forward", "replay", "cache", ".", "cmd/*", "cmd/internal/*", "internal/cachemodel", "internal/redistest", "internal/redisclient", "internal/program", "internal/demo", "examples/*",
 	},
 	"github.com/alicebob/miniredis/v2": {"internal/embedded"},
 	"github.com/gorilla/websocket":     {"gateway", "gateway/gatewaytest"},

@@ -1,6 +1,7 @@
 // Package cachemodel is the cache written down once more, for being right and
-// for nothing else: plain maps, no Redis, no memory that could forget, no regard
-// for speed. Tests hold the real cache against it, dispatch by dispatch.
+// for nothing else: plain maps, no memory that could forget, no regard for speed.
+// Tests hold the real cache against it, dispatch by dispatch; [Read] gives them
+// what Redis has.
 //
 // It shares no code with package cache and does not read the table of package
 // dispatch, so that a fault of theirs is not its own. It knows no time: messages
