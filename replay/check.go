@@ -72,6 +72,7 @@ func (w *Worker) denied(ctx context.Context, t wire.Topology) []string {
 		{"DEL", lease},
 		{"EVALSHA", strings.Repeat("0", 40), 1, lease},
 		{"CLIENT", "ID"},
+		{"TIME"},
 	}
 	pipe := w.control.Pipeline()
 	cmds := make([]*redis.Cmd, len(calls))

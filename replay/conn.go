@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -348,8 +349,17 @@ func (c *conn) skip() error {
 	return err
 }
 
+// elsewhere are the codes of errors by which a server says that it is not, or not
+// yet, the one to be asked: after a failover it may have become a replica. To ask
+// the right one takes a new connection.
+var elsewhere = []string{"READONLY", "MASTERDOWN", "MOVED", "ASK", "CLUSTERDOWN", "LOADING"}
+
 // usable reports whether a connection can be used on after err.
 func usable(err error) bool {
-	_, ok := errors.AsType[replyError](err)
-	return err == nil || ok
+	said, ok := errors.AsType[replyError](err)
+	if !ok {
+		return err == nil
+	}
+	code, _, _ := strings.Cut(string(said), " ")
+	return !slices.Contains(elsewhere, code)
 }

@@ -31,6 +31,7 @@ func makeEntry(s *source, it *item, listeners []*bound, fields *dispatch.Fields)
 		src:        s,
 		id:         it.id,
 		keyName:    key,
+		size:       len(payload) + len(previous),
 		deliveries: it.deliveries,
 		delivery: listener.Delivery{
 			ID:        deliveryID(s.label, it.id),

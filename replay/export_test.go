@@ -141,7 +141,7 @@ func (c *Core) Acked(ids ...uint64) {
 // Wanted returns the skipped entries that are wanted, and whether a key's are no
 // longer remembered.
 func (c *Core) Wanted() (ids []uint64, scan bool) {
-	wanted, k := c.c.wanted(c.s, nil)
+	wanted, k := c.c.wanted(c.s, 1<<30, nil)
 	for _, e := range wanted {
 		ids = append(ids, e.id.ms)
 	}
@@ -159,7 +159,7 @@ func (c *Core) Unskip(ids ...uint64) {
 // Relearn does what a reader does when Wanted says scan: pending returns the
 // pending entries behind an id, at most a number of them, as ids and keys.
 func (c *Core) Relearn(pending func(behind uint64, n int) ([]uint64, []string)) {
-	_, k := c.c.wanted(c.s, nil)
+	_, k := c.c.wanted(c.s, 1<<30, nil)
 	after := k.tail
 	for at := after.ms; ; {
 		ids, keys := pending(at, 100)

@@ -101,31 +101,6 @@ func TestFullHandStopsReadingAndNamesTheListener(t *testing.T) {
 	waitFor(t, "ready", func() bool { return n.Load() == 100 && w.Ready() == nil })
 }
 
-func TestEntriesOfALostReadAreDeliveredInOrder(t *testing.T) {
-	t.Parallel()
-	d := deploy(t, "", 1, 1)
-	proxy := redistest.NewProxy(t, d.addr)
-	var rec recorder
-	w := d.runAt(proxy.Addr(), registry("l", "#", rec.listen), replay.Config{Lease: time.Second})
-	waitFor(t, "ready", func() bool { return w.Ready() == nil })
-	guild := d.guild(0, 1)
-	proxy.DropReply([]byte(d.stream(guild, false)+"\r\n$1\r\n>"), 3)
-	for range 20 {
-		d.post(guild)
-		time.Sleep(10 * time.Millisecond)
-	}
-	waitFor(t, "three dropped replies", func() bool { return proxy.Counts().DroppedReplies >= 3 })
-	waitFor(t, "all delivered and acked", func() bool { return rec.len() >= 20 && d.pending("workers") == 0 })
-	for i, e := range rec.all() {
-		if e.Sequence != int64(i+1) {
-			t.Errorf("delivery %d has sequence %d", i+1, e.Sequence)
-		}
-		if e.Attempt != 1 {
-			t.Errorf("sequence %d is attempt %d, want 1: reading is what counts", e.Sequence, e.Attempt)
-		}
-	}
-}
-
 func TestALostAckIsSentAgain(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, "", 1, 1)
@@ -140,59 +115,6 @@ func TestALostAckIsSentAgain(t *testing.T) {
 	if n := rec.len(); n != 10 {
 		t.Errorf("%d deliveries, want 10", n)
 	}
-}
-
-// TestFrozenOwnersReadIsTakenOver: the read that a former owner left parked is
-// served before the new owner's.
-func TestFrozenOwnersReadIsTakenOver(t *testing.T) {
-	t.Parallel()
-	d := deploy(t, "", 1, 1)
-	var rec recorder
-	w := d.run(registry("l", "#", rec.listen), replay.Config{Lease: time.Second})
-	waitFor(t, "ready", func() bool { return w.Ready() == nil })
-	guild := d.guild(0, 1)
-	for range 10 {
-		// The other consumer's read takes the first of the two entries, or the one
-		// of a pair that the worker did not.
-		go d.rdb.Do(t.Context(), "XREADGROUP", "GROUP", "workers", "frozen", "COUNT", "1", "BLOCK", "500",
-			"STREAMS", d.stream(guild, false), ">")
-		waitFor(t, "both readers parked", func() bool {
-			return d.rdb.XInfoConsumers(t.Context(), d.stream(guild, false), "workers").Err() == nil
-		})
-		d.put(false, []string{guild, guild, guild}, []wire.Entry{
-			d.entry("MESSAGE_CREATE", guild), d.entry("MESSAGE_CREATE", guild), d.entry("MESSAGE_CREATE", guild),
-		})
-	}
-	waitFor(t, "all delivered and acked", func() bool { return rec.len() >= 30 && d.pending("workers") == 0 })
-	if n := rec.len(); n != 30 {
-		t.Errorf("%d deliveries, want 30", n)
-	}
-}
-
-func TestRedisRestarts(t *testing.T) {
-	t.Parallel()
-	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
-	d := deploy(t, server.Addr(), 1, 4)
-	var rec recorder
-	w := d.run(registry("l", "#", rec.listen), replay.Config{Lease: time.Second})
-	guild := d.guild(0, 1)
-	for i := range 5 {
-		d.post(guild)
-		server.Kill()
-		if i == 2 {
-			waitFor(t, "not ready", func() bool { return w.Ready() != nil })
-		}
-		server.Restart(t)
-	}
-	d.post(guild)
-	waitFor(t, "all acked", func() bool {
-		seen := map[int64]bool{}
-		for _, e := range rec.all() {
-			seen[e.Sequence] = true
-		}
-		return len(seen) == 6 && d.pending("workers") == 0
-	})
-	waitFor(t, "ready", func() bool { return w.Ready() == nil })
 }
 
 func TestListenersThatEndTheirGoroutine(t *testing.T) {

@@ -14,8 +14,8 @@ func (r *reader) build(s *stream, items []item) {
 	for i := range items {
 		it := &items[i]
 		if it.gone {
-			r.w.metrics.vanished.Inc()
-			r.discard(s, it.id)
+			r.lost(s, []entryID{it.id})
+			r.discard(s, it.id, it.progress != nil)
 			continue
 		}
 		if it.bad != nil {
@@ -30,9 +30,9 @@ func (r *reader) build(s *stream, items []item) {
 				continue
 			}
 		}
-		if len(listeners) == 0 {
+		if len(listeners) == 0 && it.progress == nil {
 			r.w.metrics.unheard.Inc()
-			r.discard(s, it.id)
+			r.discard(s, it.id, false)
 			continue
 		}
 		e, err := makeEntry(s.source, it, listeners, &r.fields)
@@ -49,14 +49,16 @@ func (r *reader) build(s *stream, items []item) {
 	clear(items) // the bytes are the entries' now
 }
 
-// discard acknowledges an entry that is not to run.
-func (r *reader) discard(s *stream, id entryID) {
+// discard acknowledges an entry that is not to run. marked says that it has a
+// record of its progress.
+func (r *reader) discard(s *stream, id entryID, marked bool) {
 	d := r.w.desk
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	if _, ok := s.known[id]; !ok && s.open && s.seen == s.epoch {
-		d.core.pass(s.source, id)
-		r.n.ack(s.source, id)
+		e := d.core.pass(s.source, id)
+		e.marked = marked
+		d.settle(e)
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
@@ -18,7 +19,7 @@ func (r *reader) ensure(c *conn) error {
 		if s.phase != ensuring || now.Before(s.retryAt) {
 			continue
 		}
-		start := r.w.config.Start
+		start := r.w.start
 		if s.served {
 			start = "0" // what was lost is read again, nothing is passed over
 		}
@@ -117,7 +118,7 @@ func (r *reader) recover(c *conn, s *stream) error {
 		clear(s.left)
 	}
 	for {
-		room := min(maxCount, r.w.desk.room(r.class, r.w.limit(r.class)))
+		room := min(r.count, r.w.desk.room(r.class, r.w.limit(r.class)))
 		if room <= 0 {
 			return nil
 		}
@@ -130,10 +131,12 @@ func (r *reader) recover(c *conn, s *stream) error {
 			last = r.pending[listed-1].id
 		}
 		r.unknown(s)
+		before := c.bytes
 		items, err := r.claim(c, s, r.pending)
 		if err != nil {
 			return err
 		}
+		r.adapt(c.bytes-before, listed == room)
 		r.build(s, items)
 		r.offer(s)
 		s.cursor = last
@@ -315,8 +318,7 @@ func (r *reader) claim(c *conn, s *stream, pending []pendingEntry) ([]item, erro
 	for i := range r.items {
 		r.items[i].progress = records[r.items[i].id]
 	}
-	r.vanished(s, pending)
-	return r.items, nil
+	return r.items, r.vanished(c, s, pending, records)
 }
 
 // left reads the entries that stay with their consumers.
@@ -372,27 +374,75 @@ func (r *reader) records(c *conn, of []pendingEntry) (records map[entryID][]byte
 }
 
 // vanished sees to the entries that were pending and were not claimed: they were
-// acknowledged meanwhile, or trimmed, which leaves them pending in some versions of
-// Redis. An ack is right for both.
-func (r *reader) vanished(s *stream, pending []pendingEntry) {
+// acknowledged meanwhile, or they are lost, having been trimmed or deleted. In some
+// versions of Redis the latter stay pending; an ack is right for all of them.
+func (r *reader) vanished(c *conn, s *stream, pending []pendingEntry, records map[entryID][]byte) error {
 	if len(pending) == len(r.items) {
-		return
+		return nil
 	}
-	r.w.metrics.vanished.Add(float64(len(pending) - len(r.items)))
+	var missing []entryID
 	for _, p := range pending {
 		_, found := slices.BinarySearchFunc(r.items, p.id, func(it item, id entryID) int { return it.id.compare(id) })
 		if !found {
-			r.discard(s, p.id)
+			missing = append(missing, p.id)
+			c.command(4, "XRANGE")
+			c.text(s.stream)
+			c.entry(p.id)
+			c.entry(p.id)
 		}
 	}
+	if err := c.flush(ioTimeout); err != nil {
+		return err
+	}
+	var said error
+	var gone []entryID
+	for _, id := range missing {
+		n, err := c.array()
+		for range n {
+			if err == nil {
+				err = c.skip()
+			}
+		}
+		switch {
+		case !usable(err):
+			return err
+		case err != nil:
+			said = cmp.Or(said, err)
+		case n == 0:
+			gone = append(gone, id)
+		}
+		r.discard(s, id, records[id] != nil)
+	}
+	r.lost(s, gone)
+	return said
+}
+
+// lost counts and names entries that were trimmed or deleted while they were pending.
+func (r *reader) lost(s *stream, gone []entryID) {
+	if len(gone) == 0 {
+		return
+	}
+	r.w.metrics.vanished.Add(float64(len(gone)))
+	var ids []string
+	for _, id := range gone[:min(len(gone), 50)] {
+		ids = append(ids, deliveryID(s.label, id))
+	}
+	r.w.drops.log(r.w.log, slog.LevelError, "entries are lost: they were trimmed or deleted while they were pending",
+		slog.Int("entries", len(gone)), slog.String("ids", strings.Join(ids, " ")))
 }
 
 // reread reads entries again that found no place, of keys that have some now.
 func (r *reader) reread(c *conn, s *stream) error {
 	d := r.w.desk
 	d.mu.Lock()
+	room := d.core.room(r.class, r.w.limit(r.class))
+	if room <= 0 {
+		d.mu.Unlock()
+		return nil
+	}
 	var scan *keyQueue
-	r.skipped, scan = d.core.wanted(s.source, r.skipped[:0])
+	// Half of the room is for what is new: other keys do not wait for these.
+	r.skipped, scan = d.core.wanted(s.source, min(r.count, (room+1)/2), r.skipped[:0])
 	d.mu.Unlock()
 	if len(r.skipped) > 0 {
 		r.pending = r.pending[:0]
@@ -415,10 +465,12 @@ func (r *reader) reread(c *conn, s *stream) error {
 				d.call()
 			}()
 		}
+		before := c.bytes
 		items, err := r.claim(c, s, r.pending)
 		if err != nil {
 			return err
 		}
+		r.adapt(c.bytes-before, len(r.skipped) >= r.count)
 		r.build(s, items)
 		d.mu.Lock()
 		var noPlace map[entryID]bool
@@ -451,18 +503,21 @@ func (r *reader) rescan(c *conn, s *stream, k *keyQueue) error {
 	after := k.tail
 	s.cursor = after
 	for {
-		if err := r.list(c, s, maxCount); err != nil {
+		page := r.count
+		if err := r.list(c, s, page); err != nil {
 			return err
 		}
-		end := len(r.pending) < maxCount
+		end := len(r.pending) < page
 		if !end {
 			s.cursor = r.pending[len(r.pending)-1].id
 		}
 		r.unknown(s)
+		before := c.bytes
 		items, err := r.claim(c, s, r.pending)
 		if err != nil {
 			return err
 		}
+		r.adapt(c.bytes-before, !end)
 		r.build(s, items)
 		d := r.w.desk
 		d.mu.Lock()

@@ -14,6 +14,7 @@ import (
 
 const (
 	maxCount   = 256                  // entries of a stream in one read
+	minCount   = 16                   // and as long as there is no backlog
 	maxRead    = 8 << 20              // bytes after which less is read at a time
 	patience   = 2 * time.Millisecond // how long a read's entries wait for a place
 	fullCheck  = 5 * time.Millisecond
@@ -73,7 +74,7 @@ const (
 
 func newReader(n *node, class class) *reader {
 	return &reader{
-		n: n, w: n.w, class: class, kicked: make(chan struct{}, 1), count: maxCount,
+		n: n, w: n.w, class: class, kicked: make(chan struct{}, 1), count: minCount,
 		matches: make(map[string][]*bound),
 	}
 }
@@ -371,7 +372,7 @@ func (r *reader) receive(c *conn, f *flight) error {
 		s.others = others
 		said = cmp.Or(said, err)
 	}
-	r.adapt(c.bytes - before)
+	r.adapt(c.bytes-before, r.backlog)
 	for _, s := range f.streams {
 		switch {
 		case said != nil: // a stream or a group is gone: Redis does not say whose
@@ -485,11 +486,15 @@ func (r *reader) answers(c *conn, f *flight) error {
 	return nil
 }
 
-// adapt reads less at a time while reads are large.
-func (r *reader) adapt(read int64) {
+// adapt chooses how many entries of a stream are read at a time: fewer while reads
+// are large, more while they are small and leave a backlog, and few where there is
+// none: what comes next may be large.
+func (r *reader) adapt(read int64, backlog bool) {
 	switch {
 	case read > maxRead:
 		r.count = max(1, r.count/2)
+	case !backlog:
+		r.count = max(min(r.count, minCount), r.count/2)
 	case read < maxRead/4:
 		r.count = min(maxCount, r.count*2)
 	}

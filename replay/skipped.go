@@ -2,13 +2,16 @@ package replay
 
 import "slices"
 
-// wanted returns skipped entries that would find a place now, each key's in
-// order, and sets scan if a key has more that are not remembered. If one of them
-// is a suspect, it has the suspect's place until offer takes it or release is
-// called.
-func (c *core) wanted(s *source, buf []skippedEntry) (ids []skippedEntry, scan *keyQueue) {
+// wanted returns skipped entries that would find a place now, each key's in order
+// and about limit in all, and sets scan if a key has more that are not remembered.
+// If one of them is a suspect, it has the suspect's place until offer takes it or
+// release is called.
+func (c *core) wanted(s *source, limit int, buf []skippedEntry) (ids []skippedEntry, scan *keyQueue) {
 	ids = buf
 	for _, k := range s.blocked {
+		if len(ids) >= limit {
+			break
+		}
 		switch {
 		case k.accused():
 			if c.reserve(s, k) {
