@@ -69,14 +69,15 @@ type Cache struct {
 
 // Forward bounds and shapes the streams.
 type Forward struct {
-	Events      []string // patterns; empty: all
-	Lanes       int      // per shard; 0: auto
-	Keep        time.Duration
-	MaxLength   int64
-	MaxBytes    int64
-	MaxPayload  int64 // bytes
-	BufferBytes int64
-	Codec       string // json or msgpack
+	Events       []string // patterns; empty: all
+	Lanes        int      // per shard; 0: auto
+	Keep         time.Duration
+	AbandonAfter time.Duration
+	MaxLength    int64
+	MaxBytes     int64
+	MaxPayload   int64 // bytes
+	BufferBytes  int64
+	Codec        string // json or msgpack
 }
 
 // Replay shapes a worker.

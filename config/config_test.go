@@ -29,7 +29,7 @@ func defaults() *config.Config {
 		Redis:   config.Redis{URL: "redis://127.0.0.1:6379/0", Prefix: "sluice", EmbeddedAddr: "127.0.0.1:6379"},
 		Cache:   config.Cache{MemoryBytes: 256 << 20, MessageAge: time.Hour, MessagesPerChannel: 200},
 		Forward: config.Forward{
-			Events: []string{">"}, Keep: 10 * time.Minute, MaxLength: 400000, MaxBytes: 512 << 20, MaxPayload: 4 << 20,
+			Events: []string{">"}, Keep: 10 * time.Minute, AbandonAfter: 24 * time.Hour, MaxLength: 400000, MaxBytes: 512 << 20, MaxPayload: 4 << 20,
 			BufferBytes: 64 << 20, Codec: "json",
 		},
 		Replay: config.Replay{
@@ -100,6 +100,7 @@ forward:
   events: [message.*, GUILD_CREATE, "orders.>"]
   lanes: 4
   keep: 1m30s
+  abandon_after: 2h
   max_length: 100_000
   max_bytes: 1GiB
   max_payload: 512 KiB
@@ -132,7 +133,7 @@ admin: {addr: "127.0.0.1:9090"}
 		Redis:   config.Redis{URL: "rediss://bot:secret@redis.example:6380/2", Prefix: "prod-eu", EmbeddedAddr: ":7000"},
 		Cache:   config.Cache{Off: []string{"presence", "voice_state"}, MemoryBytes: 1 << 30, MessageAge: 90 * time.Minute, MessagesPerChannel: 50},
 		Forward: config.Forward{
-			Events: []string{"message.*", "GUILD_CREATE", "orders.>"}, Lanes: 4, Keep: 90 * time.Second, MaxLength: 100000,
+			Events: []string{"message.*", "GUILD_CREATE", "orders.>"}, Lanes: 4, Keep: 90 * time.Second, AbandonAfter: 2 * time.Hour, MaxLength: 100000,
 			MaxBytes: 1 << 30, MaxPayload: 512 << 10, BufferBytes: 16e6, Codec: "msgpack",
 		},
 		Replay: config.Replay{
@@ -153,7 +154,7 @@ admin: {addr: "127.0.0.1:9090"}
 		"gateway.max_frame_bytes": "8MiB",
 		"redis.url":               "rediss://bot:secret@redis.example:6380/2", "redis.prefix": "prod-eu", "redis.embedded_addr": ":7000",
 		"cache.off": "presence,voice_state", "cache.memory_bytes": "1073741824", "cache.message_age": "90m", "cache.messages_per_channel": "50",
-		"forward.events": "message.*,GUILD_CREATE,orders.>", "forward.lanes": "4", "forward.keep": "1m30s", "forward.max_length": "100000",
+		"forward.events": "message.*,GUILD_CREATE,orders.>", "forward.lanes": "4", "forward.keep": "1m30s", "forward.abandon_after": "2h", "forward.max_length": "100000",
 		"forward.max_bytes": "1GiB", "forward.max_payload": "512KiB", "forward.buffer_bytes": "16MB", "forward.codec": "msgpack",
 		"replay.group": "images", "replay.start": "2026-01-02T15:04:05Z", "replay.concurrency": "8", "replay.max_in_hand": "100",
 		"replay.max_deliveries": "3", "replay.backoff": "250ms", "replay.backoff_max": "10s", "replay.listener_timeout": "1m",
@@ -285,7 +286,7 @@ func TestPackageConfigs(t *testing.T) {
 	}
 	f := c.ForwardConfig()
 	if f.Prefix != "sluice" || !cmp.Equal(f.ShardIDs, []int{1, 2}) || f.MaxPayload != 1<<20 || f.BufferBytes != 64<<20 ||
-		f.MaxLength != 400000 || f.MaxBytes != 512<<20 || f.Keep != 10*time.Minute || f.Codec != "json" || !cmp.Equal(f.Events, []string{">"}) {
+		f.MaxLength != 400000 || f.MaxBytes != 512<<20 || f.Keep != 10*time.Minute || f.AbandonAfter != 24*time.Hour || f.Codec != "json" || !cmp.Equal(f.Events, []string{">"}) {
 		t.Errorf("ForwardConfig = %+v", f)
 	}
 	wantReplay := replay.Config{

@@ -157,12 +157,17 @@ var keys = []key{
 	},
 	{
 		path: "forward.keep", text: "10m", want: "a duration from 1s",
-		doc: "Entries younger than this are not trimmed for being acked by all groups.",
+		doc: "Entries younger than this are not trimmed for being acked by all groups, as long as the bounds below are kept and Redis has room.",
 		set: func(c *Config, text string) error { return duration(&c.Forward.Keep, text, time.Second) },
 	},
 	{
+		path: "forward.abandon_after", text: "24h", want: "a duration from 1m",
+		doc: "How long a group may be without a live worker before entries are no longer kept for it. It is named after a minute; what goes is counted.",
+		set: func(c *Config, text string) error { return duration(&c.Forward.AbandonAfter, text, time.Minute) },
+	},
+	{
 		path: "forward.max_length", text: "400000", want: "a number from 1000",
-		doc: "Entries per shard, over all its lanes, approximately. What is trimmed unread is counted.",
+		doc: "Entries per shard, over all its lanes. Over it the oldest go, those first that all groups have acked; what a group has not had is counted.",
 		set: func(c *Config, text string) error { return integer(&c.Forward.MaxLength, text, 1000, math.MaxInt64) },
 	},
 	{

@@ -35,16 +35,17 @@ func (c *Config) CacheConfig() cache.Config {
 // sets Topology, Logger and Metrics.
 func (c *Config) ForwardConfig() forward.Config {
 	return forward.Config{
-		Prefix:      c.Redis.Prefix,
-		ShardIDs:    c.Discord.ShardIDs,
-		Events:      c.Forward.Events,
-		Codec:       c.Forward.Codec,
-		Keep:        c.Forward.Keep,
-		MaxLength:   c.Forward.MaxLength,
-		MaxBytes:    c.Forward.MaxBytes,
-		MaxPayload:  int(c.Forward.MaxPayload),
-		BufferBytes: c.Forward.BufferBytes,
-		Cache:       c.CacheConfig(),
+		Prefix:       c.Redis.Prefix,
+		ShardIDs:     c.Discord.ShardIDs,
+		Events:       c.Forward.Events,
+		Codec:        c.Forward.Codec,
+		Keep:         c.Forward.Keep,
+		AbandonAfter: c.Forward.AbandonAfter,
+		MaxLength:    c.Forward.MaxLength,
+		MaxBytes:     c.Forward.MaxBytes,
+		MaxPayload:   int(c.Forward.MaxPayload),
+		BufferBytes:  c.Forward.BufferBytes,
+		Cache:        c.CacheConfig(),
 	}
 }
 

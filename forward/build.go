@@ -221,7 +221,7 @@ func (b *builder) item(d *gateway.Dispatch, c *cache.Change, flags wire.Flags) e
 func (b *builder) appendEntry(it *item) {
 	it.xadd = b.current.len() - it.from
 	b.write.append(&b.current.block, it.stream, &it.entry)
-	b.state.metrics.entries.Inc()
+	b.state.metrics.published.Inc()
 }
 
 // hand gives the current batch to the committer.

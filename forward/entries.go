@@ -105,7 +105,7 @@ func (w *entries) shrink(it *item, commands part) {
 
 // shed replaces an entry by the notice that it could not be kept.
 func (w *entries) shed(it *item) {
-	w.state.metrics.shed.Inc()
+	w.state.metrics.shed.WithLabelValues(shedTooLarge).Inc()
 	notice := struct {
 		Event    string `json:"event"`
 		Sequence int64  `json:"sequence"`

@@ -2,6 +2,7 @@ package forward
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"time"
 
@@ -9,6 +10,8 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/sluicehq/sluice/gateway"
+	"github.com/sluicehq/sluice/internal/resp"
+	"github.com/sluicehq/sluice/internal/wire"
 )
 
 // Errors that end a tenure.
@@ -94,7 +97,7 @@ func (h *Held) End(ctx context.Context, reason string) { h.shard.SessionEnded(ct
 
 // NewPacer returns the pacer that a Forwarder gives its shards.
 func NewPacer(rdb redis.UniversalClient, prefix string, limit func(context.Context) (int, int, time.Duration, error)) gateway.Pacer {
-	return &redisPacer{rdb: rdb, prefix: prefix, limit: limit, logger: slog.New(slog.DiscardHandler)}
+	return &redisPacer{rdb: rdb, prefix: prefix, limit: limit, remaining: newIdentifyRemaining(nil), logger: slog.New(slog.DiscardHandler)}
 }
 
 // TrimPasses reports how often the shard's streams were looked at.
@@ -118,7 +121,7 @@ func NewCommitBench(ctx context.Context, rdb redis.UniversalClient, cfg Config, 
 	if err != nil {
 		return nil, err
 	}
-	st := newState(s.logger, s.metrics, newQueue(s.budget), s.intents, record)
+	st := newState(s.logger, s.metrics, newQueue(s.budget, s.metrics.spoolBytes), s.intents, record)
 	write := entries{keys: s.keys, codec: s.cfg.Codec, maxPayload: s.cfg.MaxPayload, state: st}
 	streams, express := laneKeys(s.keys, s.cfg.Topology.Lanes)
 	b := &builder{rdb: rdb, keys: s.keys, store: s.store, queue: st.queue, state: st, write: write, streams: streams, express: express, stock: newStock()}
@@ -171,3 +174,34 @@ func (c *Crew) Live() int {
 	defer c.crew.mu.Unlock()
 	return c.crew.live
 }
+
+// A Trimmer trims the streams of shard 0 when a test says so.
+type Trimmer struct{ t *trimmer }
+
+// NewTrimmer returns a trimmer for an owner that has just taken the shard over, and
+// whose commits fail with what stalled returns. What Redis said begins with said.
+func NewTrimmer(rdb redis.UniversalClient, cfg Config, said string) (*Trimmer, error) {
+	cfg, _, err := cfg.filled()
+	if err != nil {
+		return nil, err
+	}
+	keys := wire.NewShard(cfg.Prefix, 0, cfg.Topology.Shards)
+	streams, express := laneKeys(keys, cfg.Topology.Lanes)
+	t := &trimmer{
+		rdb: rdb, keys: keys, cfg: cfg, metrics: newMetrics(cfg.Metrics, 0), logger: cfg.Logger, streams: append(streams, express...),
+		stalled: func() error {
+			if said == "" {
+				return nil
+			}
+			return fmt.Errorf("commit of 3 commands: %w", resp.Error(said))
+		},
+	}
+	t.groups.begin(t)
+	return &Trimmer{t}, nil
+}
+
+// Pass looks at the streams once.
+func (t *Trimmer) Pass(ctx context.Context) error { return t.t.pass(ctx) }
+
+// End ends the ownership.
+func (t *Trimmer) End() { t.t.groups.end() }

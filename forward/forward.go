@@ -37,6 +37,7 @@ import (
 const (
 	DefaultPrefix       = "sluice"
 	DefaultKeep         = 10 * time.Minute
+	DefaultAbandonAfter = 24 * time.Hour
 	DefaultMaxLength    = 400_000
 	DefaultMaxBytes     = 512 << 20
 	DefaultMaxPayload   = 4 << 20
@@ -73,6 +74,9 @@ type Config struct {
 	// Keep is the age below which an entry is not trimmed for being acked; 0:
 	// DefaultKeep.
 	Keep time.Duration
+	// AbandonAfter is how long a group may be without a live worker before entries
+	// are no longer kept for it; 0: DefaultAbandonAfter.
+	AbandonAfter time.Duration
 	// MaxLength and MaxBytes bound a shard's streams together, approximately;
 	// 0: DefaultMaxLength entries, DefaultMaxBytes.
 	MaxLength, MaxBytes int64
@@ -120,7 +124,7 @@ func New(rdb redis.UniversalClient, gw gateway.Config, cfg Config) (*Forwarder, 
 	f := &Forwarder{cfg: cfg, rdb: rdb, crew: newCrew(rdb, cfg)}
 	buffer := newBudget(cfg.BufferBytes)
 	if gw.Pacer == nil {
-		gw.Pacer = &redisPacer{rdb: rdb, prefix: cfg.Prefix, limit: cfg.StartLimit, logger: cfg.Logger}
+		gw.Pacer = &redisPacer{rdb: rdb, prefix: cfg.Prefix, limit: cfg.StartLimit, remaining: newIdentifyRemaining(cfg.Metrics), logger: cfg.Logger}
 	}
 	perShard := cfg.Cache
 	perShard.Metrics = cfg.Metrics
@@ -239,6 +243,7 @@ func (c Config) filled() (Config, []dispatch.Pattern, error) {
 		{"max bytes", &c.MaxBytes, DefaultMaxBytes},
 		{"buffer bytes", &c.BufferBytes, DefaultBufferBytes},
 		{"keep", (*int64)(&c.Keep), int64(DefaultKeep)},
+		{"abandon after", (*int64)(&c.AbandonAfter), int64(DefaultAbandonAfter)},
 		{"owner ttl", (*int64)(&c.OwnerTTL), int64(DefaultOwnerTTL)},
 		{"drain timeout", (*int64)(&c.DrainTimeout), int64(DefaultDrainTimeout)},
 		{"trim every", (*int64)(&c.TrimEvery), int64(DefaultTrimEvery)},

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/sluicehq/sluice/internal/wire"
@@ -21,6 +22,8 @@ type redisPacer struct {
 	prefix string
 	limit  func(context.Context) (remaining, total int, resetAfter time.Duration, err error) // nil: none
 	logger *slog.Logger
+
+	remaining prometheus.Gauge // what limit has said last
 }
 
 // spared is the part of a day's identifies that is not used: Discord resets the
@@ -36,6 +39,7 @@ func (p *redisPacer) withinLimit(ctx context.Context) error {
 			p.logger.Warn("can't ask how many identifies are left; going on", "err", err)
 			return ctx.Err()
 		}
+		p.remaining.Set(float64(remaining))
 		if remaining > spared(total) {
 			return nil
 		}

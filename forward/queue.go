@@ -4,6 +4,7 @@ import (
 	"context"
 	"sync"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/sluicehq/sluice/gateway"
@@ -40,7 +41,8 @@ func (b *budget) release(n int64) {
 // the budget. One goroutine pushes, one takes.
 type queue struct {
 	budget *budget
-	ready  chan struct{} // one slot: signalled while there is something to take, or closed is set
+	spool  prometheus.Gauge // what held is, for those who look on
+	ready  chan struct{}    // one slot: signalled while there is something to take, or closed is set
 
 	mu     sync.Mutex // guards what follows
 	items  []gateway.Dispatch
@@ -48,7 +50,9 @@ type queue struct {
 	closed bool
 }
 
-func newQueue(b *budget) *queue { return &queue{budget: b, ready: make(chan struct{}, 1)} }
+func newQueue(b *budget, spool prometheus.Gauge) *queue {
+	return &queue{budget: b, spool: spool, ready: make(chan struct{}, 1)}
+}
 
 // push blocks while the budget is used up.
 func (q *queue) push(ctx context.Context, d gateway.Dispatch) error {
@@ -59,6 +63,7 @@ func (q *queue) push(ctx context.Context, d gateway.Dispatch) error {
 	q.mu.Lock()
 	q.items = append(q.items, d)
 	q.held += cost
+	q.spool.Set(float64(q.held))
 	q.mu.Unlock()
 	q.signal()
 	return nil
@@ -108,6 +113,7 @@ func (q *queue) release(cost int64) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.held -= cost
+	q.spool.Set(float64(q.held))
 	q.budget.release(cost)
 }
 
@@ -117,4 +123,5 @@ func (q *queue) drop() {
 	defer q.mu.Unlock()
 	q.budget.release(q.held)
 	q.items, q.held = nil, 0
+	q.spool.Set(0)
 }

@@ -182,7 +182,7 @@ func (s *shard) hold(ctx context.Context, r record) error {
 	life, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer end(nil)
 
-	q := newQueue(s.budget)
+	q := newQueue(s.budget, s.metrics.spoolBytes)
 	defer q.drop()
 	t := &tenure{
 		fence: r.fence, queue: q, state: newState(s.logger, s.metrics, q, s.intents, r),
@@ -220,7 +220,7 @@ func (s *shard) hold(ctx context.Context, r record) error {
 	committer := &committer{rdb: s.rdb, keys: s.keys, state: t.state, items: write, stock: stock, fence: r.fence, commit: r.commit}
 	trimmer := &trimmer{
 		rdb: s.rdb, keys: s.keys, cfg: s.cfg, metrics: s.metrics, logger: s.logger,
-		store: s.store, fence: r.fence, streams: append(append([]string(nil), streams...), express...),
+		store: s.store, fence: r.fence, stalled: t.state.stalled, streams: append(append([]string(nil), streams...), express...),
 	}
 
 	group, groupCtx := errgroup.WithContext(life)
@@ -427,7 +427,7 @@ func (s *shard) Dispatch(ctx context.Context, d gateway.Dispatch) error {
 	if t == nil {
 		return errFenced
 	}
-	s.metrics.dispatches.Inc()
+	s.metrics.received.Inc()
 	if d.SessionID != t.sessionID {
 		t.sessionID, t.accepted = d.SessionID, 0
 		t.state.fresh.Store(true)

@@ -49,6 +49,9 @@ func (s *state) confirmed(b *batch, took time.Duration) {
 	s.metrics.commits.Inc()
 	s.metrics.commitSeconds.Observe(took.Seconds())
 	s.metrics.batchItems.Observe(float64(len(b.items)))
+	if oldest := b.items[0].entry.Received; oldest > 0 {
+		s.metrics.publishSeconds.Observe(float64(max(0, time.Now().UnixMilli()-oldest)) / 1000)
+	}
 	s.mu.Lock()
 	s.number = b.number
 	close(s.changed)

@@ -5,13 +5,14 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"strconv"
+	"math"
 	"strings"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/sluicehq/sluice/cache"
+	"github.com/sluicehq/sluice/internal/resp"
 	"github.com/sluicehq/sluice/internal/wire"
 )
 
@@ -19,9 +20,13 @@ import (
 // XTRIM works when Redis is out of memory, and nothing inside MULTI does.
 //
 // An entry goes when it is older than Config.Keep and every group of its stream
-// has acknowledged it. A stream without a group has no one who could have read
-// it: only the hard bounds apply to it, so that a first worker finds what came
-// before it. The hard bounds take the oldest, read or not.
+// has acknowledged it and all before it. Where Redis has no room, or the streams
+// are over a hard bound, its age does not matter; if that is not enough for the
+// bound, the oldest go, read or not, and each group's loss is told.
+//
+// A group that no worker has served for Config.AbandonAfter counts as if it did
+// not exist. A stream without a group has no one who could have read it: only the
+// hard bounds apply to it, so that a first worker finds what came before it.
 type trimmer struct {
 	rdb     redis.UniversalClient
 	keys    wire.Shard
@@ -31,13 +36,18 @@ type trimmer struct {
 	streams []string
 	store   *cache.Store // its messages are bounded here too
 	fence   string
+	stalled func() error // why commits do not get through
+
+	groups ledger
 }
 
-// trimLimit bounds the entries one command takes, far above Redis's own default
-// (100 nodes), which a busy lane outgrows.
-const trimLimit = 1_000_000
+// maxCut is how many entries a call of cutScript takes at most: it holds Redis up
+// meanwhile.
+const maxCut = 10_000
 
 func (t *trimmer) run(ctx context.Context) error {
+	t.groups.begin(t)
+	defer t.groups.end()
 	ticker := time.NewTicker(t.cfg.TrimEvery)
 	defer ticker.Stop()
 	failing := false
@@ -56,144 +66,133 @@ func (t *trimmer) run(ctx context.Context) error {
 	}
 }
 
-// A look is what one pass sees of a stream.
-type look struct {
-	length *redis.IntCmd
-	memory *redis.IntCmd
-	groups *redis.XInfoGroupsCmd
-
-	pending map[string]*redis.XPendingCmd
-}
-
-// pass looks at all streams in two round trips and trims them in a third.
+// pass trims the streams as far as they have to be. A stream that can't be looked
+// at, or trimmed, does not keep the others from it.
 func (t *trimmer) pass(ctx context.Context) error {
-	pipe := t.rdb.Pipeline()
-	clock := pipe.Time(ctx)
-	looks := make([]look, len(t.streams))
-	for i, key := range t.streams {
-		looks[i] = look{length: pipe.XLen(ctx, key), memory: pipe.MemoryUsage(ctx, key), groups: pipe.XInfoGroups(ctx, key)}
+	looks, err := t.look(ctx)
+	errs := []error{err, t.groups.note(ctx, looks)}
+	if len(looks) == 0 {
+		return errors.Join(errs...)
 	}
-	if _, err := pipe.Exec(ctx); err != nil && !isReply(err) {
-		return fmt.Errorf("look at the streams: %w", err)
-	}
-	now, err := clock.Result()
-	if err != nil {
-		return fmt.Errorf("look at the streams: %w", err)
-	}
-	pipe = t.rdb.Pipeline()
-	for i, key := range t.streams {
-		looks[i].pending = make(map[string]*redis.XPendingCmd)
-		for _, group := range looks[i].groups.Val() {
-			looks[i].pending[group.Name] = pipe.XPending(ctx, key, group.Name)
+	errs = append(errs, t.cut(ctx, t.toFloors(looks, t.cfg.Keep)))
+	if t.share(looks) < 1 || isFull(t.stalled()) {
+		if err = t.cut(ctx, t.toFloors(looks, 0)); err == nil {
+			looks, err = t.look(ctx)
+		}
+		errs = append(errs, err)
+		if share := t.share(looks); share < 1 && err == nil {
+			cuts := make(map[int]target)
+			for i, l := range looks {
+				cuts[i] = target{keep: int64(float64(l.entries) * share)}
+			}
+			errs = append(errs, t.cut(ctx, cuts))
 		}
 	}
-	if pipe.Len() > 0 {
-		if _, err := pipe.Exec(ctx); err != nil && !isReply(err) {
-			return fmt.Errorf("look at the groups: %w", err)
-		}
-	}
-	return t.trim(ctx, looks, now)
+	t.groups.tell()
+	return errors.Join(errs...)
 }
 
-func (t *trimmer) trim(ctx context.Context, looks []look, now time.Time) error {
-	var entries, bytes int64
-	for i := range looks {
-		entries += looks[i].length.Val()
-		bytes += looks[i].memory.Val()
+// isFull reports whether err is Redis' word for that it is out of memory.
+func isFull(err error) bool {
+	var reply resp.Error
+	return errors.As(err, &reply) && strings.HasPrefix(reply.Error(), "OOM")
+}
+
+// look looks at all streams. It returns those it could look at, by their index.
+func (t *trimmer) look(ctx context.Context) (map[int]look, error) {
+	all := make([]int, len(t.streams))
+	for i := range all {
+		all[i] = i
 	}
-	t.metrics.streamEntries.Set(float64(entries))
+	looks := make(map[int]look)
+	err := t.scripts(ctx, lookScript, all, func(i int) ([]string, []any) {
+		return []string{t.streams[i]}, nil
+	}, func(i int, reply []any) (err error) {
+		l, err := parseLook(reply)
+		if err == nil {
+			looks[i] = l
+		}
+		return err
+	})
+	if err != nil {
+		return looks, fmt.Errorf("look at the streams: %w", err)
+	}
+	return looks, nil
+}
+
+// share returns the part of their entries that the streams may keep under the hard
+// bounds: every stream gives up the same part. It is 1 if they are within them.
+func (t *trimmer) share(looks map[int]look) float64 {
+	var entries, bytes int64
+	for _, l := range looks {
+		entries += l.entries
+		bytes += l.bytes
+	}
+	t.metrics.streamLength.Set(float64(entries))
 	t.metrics.streamBytes.Set(float64(bytes))
-	// Over a hard bound every stream gives up the same part of its length.
-	part := 1.0
+	share := 1.0
 	if entries > t.cfg.MaxLength {
-		part = float64(t.cfg.MaxLength) / float64(entries)
+		share = float64(t.cfg.MaxLength) / float64(entries)
 	}
 	if bytes > t.cfg.MaxBytes {
-		part = min(part, float64(t.cfg.MaxBytes)/float64(bytes))
+		share = min(share, float64(t.cfg.MaxBytes)/float64(bytes))
 	}
-	oldest := streamID{ms: uint64(now.Add(-t.cfg.Keep).UnixMilli())}
-	pipe := t.rdb.Pipeline()
-	for i, key := range t.streams {
-		length := looks[i].length.Val()
-		if length == 0 {
-			continue
+	return share
+}
+
+// A target is how far a stream is to be cut.
+type target struct {
+	keep  int64    // entries that stay in any case
+	below streamID // only entries below go; zero: any
+}
+
+// toFloors returns the targets for what all groups that count have acknowledged and
+// that is older than keep.
+func (t *trimmer) toFloors(looks map[int]look, keep time.Duration) map[int]target {
+	targets := make(map[int]target)
+	for i, l := range looks {
+		floor, served := streamID{ms: math.MaxUint64}, false
+		for _, g := range l.groups {
+			if !t.groups.abandoned(g.name, l.now) {
+				floor, served = least(floor, g.floor()), true
+			}
 		}
-		if floor, ok := looks[i].floor(); ok {
-			pipe.XTrimMinIDApprox(ctx, key, least(floor, oldest).String(), trimLimit)
-		}
-		if part < 1 {
-			pipe.XTrimMaxLenApprox(ctx, key, int64(float64(length)*part), trimLimit)
+		if served && l.entries > 0 {
+			targets[i] = target{below: least(floor, streamID{ms: uint64(l.now.Add(-keep).UnixMilli())})}
 		}
 	}
-	if pipe.Len() == 0 {
-		return nil
-	}
-	cmds, err := pipe.Exec(ctx)
-	for _, cmd := range cmds {
-		if n, ok := cmd.(*redis.IntCmd); ok && n.Err() == nil {
-			t.metrics.trimmed.Add(float64(n.Val()))
+	return targets
+}
+
+// cut cuts streams to their targets. What groups have lost by it is entered in the
+// ledger.
+func (t *trimmer) cut(ctx context.Context, targets map[int]target) error {
+	for len(targets) > 0 {
+		todo := make([]int, 0, len(targets))
+		for i := range targets {
+			todo = append(todo, i)
 		}
-	}
-	if err != nil && !errors.Is(err, redis.Nil) {
-		return fmt.Errorf("trim: %w", err)
+		err := t.scripts(ctx, cutScript, todo, func(i int) ([]string, []any) {
+			below := ""
+			if targets[i].below != (streamID{}) {
+				below = targets[i].below.String()
+			}
+			return []string{t.streams[i], t.keys.Groups()}, []any{targets[i].keep, below, maxCut}
+		}, func(i int, reply []any) error {
+			c, err := parseCut(reply)
+			if err != nil {
+				return err
+			}
+			t.metrics.trimmed.Add(float64(c.went))
+			t.groups.enter(c)
+			if c.went < maxCut {
+				delete(targets, i)
+			}
+			return nil
+		})
+		if err != nil {
+			return fmt.Errorf("trim: %w", err)
+		}
 	}
 	return nil
-}
-
-// floor returns the id below which every group has acknowledged everything. ok
-// is false if there is no group, or one could not be looked at.
-func (l *look) floor() (floor streamID, ok bool) {
-	for i, group := range l.groups.Val() {
-		id, err := parseStreamID(group.LastDeliveredID)
-		if err != nil {
-			return streamID{}, false
-		}
-		pending, err := l.pending[group.Name].Result()
-		if err != nil {
-			return streamID{}, false
-		}
-		if pending.Count > 0 {
-			lowest, err := parseStreamID(pending.Lower)
-			if err != nil {
-				return streamID{}, false
-			}
-			id = least(id, lowest)
-		}
-		if i == 0 {
-			floor = id
-		}
-		floor, ok = least(floor, id), true
-	}
-	return floor, ok
-}
-
-// A streamID is a stream's id, in the order of Redis.
-type streamID struct{ ms, seq uint64 }
-
-func (id streamID) String() string {
-	return strconv.FormatUint(id.ms, 10) + "-" + strconv.FormatUint(id.seq, 10)
-}
-
-func least(a, b streamID) streamID {
-	if a.ms < b.ms || (a.ms == b.ms && a.seq < b.seq) {
-		return a
-	}
-	return b
-}
-
-func parseStreamID(text string) (streamID, error) {
-	ms, seq, _ := strings.Cut(text, "-")
-	var (
-		id  streamID
-		err error
-	)
-	if id.ms, err = strconv.ParseUint(ms, 10, 64); err != nil {
-		return streamID{}, fmt.Errorf("stream id %q: %w", text, err)
-	}
-	if seq != "" {
-		if id.seq, err = strconv.ParseUint(seq, 10, 64); err != nil {
-			return streamID{}, fmt.Errorf("stream id %q: %w", text, err)
-		}
-	}
-	return id, nil
 }

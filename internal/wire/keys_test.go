@@ -21,6 +21,7 @@ func TestKeys(t *testing.T) {
 		"progress": s.Progress("workers", 2, false),
 		"xprogres": s.Progress("workers", 2, true),
 		"dead":     s.Dead("workers"),
+		"groups":   s.Groups(),
 		"commands": s.Commands(),
 		"topology": wire.TopologyKey("sluice"),
 		"workers":  wire.WorkersKey("sluice", "workers"),
@@ -37,6 +38,7 @@ func TestKeys(t *testing.T) {
 		"progress": "{sluice:3/16}:progress:workers:2",
 		"xprogres": "{sluice:3/16}:progress:workers:x2",
 		"dead":     "{sluice:3/16}:dead:workers",
+		"groups":   "{sluice:3/16}:groups",
 		"commands": "{sluice:3/16}:commands",
 		"topology": "sluice:topology",
 		"workers":  "sluice:workers:workers",
@@ -47,6 +49,23 @@ func TestKeys(t *testing.T) {
 	}
 	if s.ID != 3 || s.Count != 16 {
 		t.Errorf("NewShard(…, 3, 16) is shard %d of %d", s.ID, s.Count)
+	}
+}
+
+func TestLivesUntil(t *testing.T) {
+	t.Parallel()
+	for about, want := range map[string]int64{
+		`{"until":1932963600000,"consumer":"a/1"}`: 1932963600000,
+		`{"until":7}`:                       7,
+		`{"until":"7"}`:                     0,
+		`{"consumer":"a","until":7}`:        0,
+		`{"until":7`:                        0,
+		`{"until":12345678901234567890123}`: 1<<63 - 1,
+		"":                                  0,
+	} {
+		if got := wire.LivesUntil(about); got != want {
+			t.Errorf("LivesUntil(%q) = %d, want %d", about, got, want)
+		}
 	}
 }
 
