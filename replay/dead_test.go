@@ -199,66 +199,6 @@ func TestUndecodableEntriesAreDeadLettersAsTheyAre(t *testing.T) {
 	}
 }
 
-// A letter that can't be stored leaves the entry pending, as it was, and it is
-// stored when it can be: by the worker itself, or by its successor.
-func TestADeadLetterThatCanNotBeStored(t *testing.T) {
-	t.Parallel()
-	for _, successor := range []bool{false, true} {
-		t.Run(fmt.Sprint("successor=", successor), func(t *testing.T) {
-			t.Parallel()
-			d := deploy(t, "", 1, 1)
-			d.t = t
-			key := wire.NewShard(d.prefix, 0, 1).Dead("workers")
-			if err := d.rdb.Set(t.Context(), key, "x", 0).Err(); err != nil {
-				t.Fatal(err)
-			}
-			var bad, good atomic.Int32
-			r := func() *listener.Registry {
-				r := listener.New()
-				r.Add(
-					listener.Handle("bad", "#", func(context.Context, *listener.Delivery) error {
-						bad.Add(1)
-						return listener.Discard(errors.New("no"))
-					}),
-					listener.Handle("good", "#", func(context.Context, *listener.Delivery) error {
-						good.Add(1)
-						return nil
-					}))
-				return r
-			}
-			w := d.run(r(), quick)
-			d.post(d.guild(0, 1))
-			waitFor(t, "Ready to tell", func() bool {
-				err := w.Ready()
-				return err != nil && strings.Contains(err.Error(), key) && strings.Contains(err.Error(), "WRONGTYPE")
-			})
-			if n := d.pending("workers"); n != 1 {
-				t.Errorf("%d entries pending, want the one", n)
-			}
-			if successor {
-				w.stop()
-				w = d.run(r(), quick)
-				waitFor(t, "Ready to tell again", func() bool {
-					err := w.Ready()
-					return err != nil && strings.Contains(err.Error(), "WRONGTYPE")
-				})
-			}
-			d.rdb.Del(t.Context(), key)
-			letter := d.letters("workers", 1)[0]
-			if letter["listeners"] != "bad" || letter["error"] != "bad: no" {
-				t.Errorf("listeners %q, error %q, want bad", letter["listeners"], letter["error"])
-			}
-			waitFor(t, "ready", func() bool { return w.Ready() == nil })
-			if bad.Load() != 1 || good.Load() != 1 {
-				t.Errorf("%d and %d runs, want one each", bad.Load(), good.Load())
-			}
-			if p := d.progress("workers"); len(p) != 0 {
-				t.Errorf("progress left: %v", p)
-			}
-		})
-	}
-}
-
 func TestDeadLettersAreBounded(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, "", 1, 1)

@@ -155,27 +155,6 @@ func TestTimeout(t *testing.T) {
 	}
 }
 
-func TestAListenerThatNeverReturnsIsAbandoned(t *testing.T) {
-	t.Parallel()
-	d := deploy(t, "", 1, 1)
-	hold := make(chan struct{})
-	defer close(hold)
-	var rec recorder
-	d.run(registry("l", "#", func(ctx context.Context, e *listener.Delivery) error {
-		if e.Sequence == 1 {
-			<-hold
-		}
-		return rec.listen(ctx, e)
-	}), replay.Config{Concurrency: 1, ListenerTimeout: 10 * time.Millisecond})
-	d.post(d.guild(0, 1))
-	d.post(d.guild(0, 1))
-	waitFor(t, "the entry behind it", func() bool { return rec.len() == 1 })
-	letter := d.letters("workers", 1)[0]
-	if want := "l: did not return 5s after its time was up, and was abandoned"; letter["error"] != want || letter["deliveries"] != "1" {
-		t.Errorf("error %q after %v deliveries, want %q after 1", letter["error"], letter["deliveries"], want)
-	}
-}
-
 func TestShutdownLetsListenersEndAndAcks(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, "", 1, 1)

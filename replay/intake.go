@@ -55,7 +55,7 @@ func (r *reader) discard(s *stream, id entryID, marked bool) {
 	d := r.w.desk
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if _, ok := s.known[id]; !ok && s.open && s.seen == s.epoch {
+	if _, ok := s.known[id]; !ok && s.serves() {
 		e := d.core.pass(s.source, id)
 		e.marked = marked
 		d.settle(e)
@@ -148,7 +148,7 @@ func (r *reader) offer(s *stream) {
 	var until time.Time
 	for len(rest) > 0 {
 		d.mu.Lock()
-		if s.seen != s.epoch || !s.open {
+		if !s.serves() {
 			d.mu.Unlock()
 			return
 		}

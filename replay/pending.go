@@ -118,7 +118,7 @@ func (r *reader) recover(c *conn, s *stream) error {
 		clear(s.left)
 	}
 	for {
-		room := min(r.count, r.w.desk.room(r.class, r.w.limit(r.class)))
+		room := min(r.count, r.room(s))
 		if room <= 0 {
 			return nil
 		}
@@ -148,6 +148,18 @@ func (r *reader) recover(c *conn, s *stream) error {
 			return nil
 		}
 	}
+}
+
+// room returns how many more entries of a stream may be taken up: none once its lane
+// is, or will be, another worker's.
+func (r *reader) room(s *stream) int {
+	d := r.w.desk
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if !s.serves() || !s.lane.valid(r.w.clock()) {
+		return 0
+	}
+	return d.core.room(r.class, r.w.limit(r.class))
 }
 
 // list reads the pending entries behind the stream's cursor into r.pending.
@@ -434,13 +446,12 @@ func (r *reader) lost(s *stream, gone []entryID) {
 // reread reads entries again that found no place, of keys that have some now.
 func (r *reader) reread(c *conn, s *stream) error {
 	d := r.w.desk
-	d.mu.Lock()
-	room := d.core.room(r.class, r.w.limit(r.class))
+	room := r.room(s)
 	if room <= 0 {
-		d.mu.Unlock()
 		return nil
 	}
 	var scan *keyQueue
+	d.mu.Lock()
 	// Half of the room is for what is new: other keys do not wait for these.
 	r.skipped, scan = d.core.wanted(s.source, min(r.count, (room+1)/2), r.skipped[:0])
 	d.mu.Unlock()
@@ -523,7 +534,7 @@ func (r *reader) rescan(c *conn, s *stream, k *keyQueue) error {
 		d.mu.Lock()
 		needs := d.core.relearn(k, after, s.entries, end)
 		d.mu.Unlock()
-		if end || !needs {
+		if end || !needs || r.room(s) <= 0 {
 			return nil
 		}
 	}

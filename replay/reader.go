@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -63,6 +64,10 @@ type stream struct {
 	others  bool           // another consumer has pending entries
 	left    map[string]int // suspects and such that stay pending for their consumers, by consumer
 }
+
+// serves reports whether the source is still what this is about: its entries may be
+// read. It is called with the desk's mutex held.
+func (s *stream) serves() bool { return s.open && s.seen == s.epoch }
 
 type phase uint8
 
@@ -216,6 +221,36 @@ func (r *reader) leave() {
 // round does what is next for each of the open streams: make the group, take up
 // what is pending, read again what found no place, read what is new.
 func (r *reader) round(ctx context.Context, c *conn) error {
+	if err := r.takeUp(c); err != nil {
+		return err
+	}
+	room := r.w.desk.wantRoom(r.class, r.w.limit(r.class))
+	r.stuffed.Store(room <= 0)
+	if room <= 0 || r.n.backlog() > r.w.config.MaxInHand || r.w.desk.backlog() > r.w.config.MaxInHand {
+		r.idle(ctx, fullCheck)
+		return nil
+	}
+	return r.read(ctx, c, room)
+}
+
+// takeUp does what comes before reading what is new. No lane of the streams is handed
+// over meanwhile: a claim that came late would take entries from their next owner.
+func (r *reader) takeUp(c *conn) error {
+	d := r.w.desk
+	d.mu.Lock()
+	r.active = slices.DeleteFunc(r.active, func(s *stream) bool { return !s.serves() })
+	for _, s := range r.active {
+		s.inRead++
+	}
+	d.mu.Unlock()
+	defer func() {
+		d.mu.Lock()
+		defer d.mu.Unlock()
+		for _, s := range r.active {
+			s.inRead--
+			r.w.checkStill(s.source)
+		}
+	}()
 	if err := r.ensure(c); err != nil {
 		return err
 	}
@@ -234,13 +269,7 @@ func (r *reader) round(ctx context.Context, c *conn) error {
 			}
 		}
 	}
-	room := r.w.desk.wantRoom(r.class, r.w.limit(r.class))
-	r.stuffed.Store(room <= 0)
-	if room <= 0 || r.n.backlog() > r.w.config.MaxInHand || r.w.desk.backlog() > r.w.config.MaxInHand {
-		r.idle(ctx, fullCheck)
-		return nil
-	}
-	return r.read(ctx, c, room)
+	return nil
 }
 
 // A flight is a read of new entries that was sent and whose answer was not read.
@@ -305,7 +334,7 @@ func (r *reader) ahead(ctx context.Context, c *conn, f *flight) *flight {
 	next.streams = next.streams[:0]
 	now := r.w.clock()
 	for _, s := range f.streams {
-		if s.open && s.seen == s.epoch && s.phase == following && !d.core.hasWanted(s.source) && s.lane.valid(now+r.w.config.Lease/3) {
+		if s.serves() && s.phase == following && !d.core.hasWanted(s.source) && s.lane.valid(now+r.w.config.Lease/3) {
 			s.inRead++
 			next.streams = append(next.streams, s)
 		}
@@ -399,7 +428,7 @@ func (r *reader) park(c *conn, f *flight) (block, left time.Duration) {
 	f.streams = f.streams[:0]
 	wanted := false
 	for _, s := range r.active {
-		if !s.open || s.seen != s.epoch || s.phase != following {
+		if !s.serves() || s.phase != following {
 			continue
 		}
 		s.inRead++

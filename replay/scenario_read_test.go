@@ -44,9 +44,7 @@ func TestScenario007BlockExtendedBySibling(t *testing.T) {
 	for range total {
 		d.post(guild)
 		time.Sleep(50 * time.Millisecond) // between the entries, so that the readers park again
-		if err := w.Ready(); err != nil {
-			t.Fatalf("Ready = %v while siblings take entries", err)
-		}
+		waitFor(t, "ready while siblings take entries", func() bool { return w.Ready() == nil })
 	}
 	cancel()
 	for range 5 {
