@@ -36,7 +36,7 @@ var edges = []struct {
 	{"gateway", []string{"internal/dispatch", "internal/rawjson"}},
 	{"gateway/gatewaytest", []string{"gateway", "internal/dispatch", "internal/rawjson"}},
 	{"internal/metrics", nil},
-	{"cache", []string{"internal/metrics", "internal/dispatch", "internal/rawjson", "internal/wire"}},
+	{"cache", []string{"internal/metrics", "internal/dispatch", "internal/rawjson", "internal/wire", "listener/discord"}},
 	{"listener", []string{"internal/dispatch", "internal/rawjson", "listener/discord"}},
 	{"listener/discord", []string{"internal/rawjson"}},
 	{"listener/event", []string{"listener", "listener/discord"}},
