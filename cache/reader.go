@@ -73,7 +73,7 @@ func asRaw(e entity) (json.RawMessage, error) { return e.raw, nil }
 
 // plainKinds are the kinds that are read by the id of a guild and one of their own.
 var plainKinds = slices.DeleteFunc(KindNames(), func(name string) bool {
-	return name == string(dispatch.Message) || name == string(kindThreadMember)
+	return name == string(dispatch.Message) || name == string(dispatch.ThreadMember)
 })
 
 // A place says where entities of a kind are: in one hash, or for what belongs to
@@ -98,7 +98,7 @@ func (p place) what(id string) string {
 // place returns where a kind of a guild is.
 func (r *Reader) place(kind dispatch.Kind, guildID string) place {
 	switch kind {
-	case dispatch.User, kindEntitlement, kindSubscription:
+	case dispatch.User, dispatch.Entitlement, dispatch.Subscription:
 		return place{kind: kind, shards: r.everyShard(), name: string(kind)}
 	case dispatch.Guild, dispatch.Emojis, dispatch.Stickers:
 		return r.in(guildID, kind, string(kind))
@@ -110,7 +110,7 @@ func (r *Reader) place(kind dispatch.Kind, guildID string) place {
 
 // threadMembers returns where the members of a thread are.
 func (r *Reader) threadMembers(guildID, threadID string) place {
-	p, thread := r.in(guildID, kindThreadMember, childrenName(kindThreadMember, threadID)), r.place(dispatch.Thread, guildID)
+	p, thread := r.in(guildID, dispatch.ThreadMember, childrenName(dispatch.ThreadMember, threadID)), r.place(dispatch.Thread, guildID)
 	p.parent, p.of = &thread, threadID
 	return p
 }

@@ -26,6 +26,11 @@ func (b *Batch) channel(guildID, channelID string) query {
 	return one(channelID, b.r.place(dispatch.Channel, guildID), b.r.place(dispatch.Thread, guildID))
 }
 
+// VoiceChannel asks for a channel with its status.
+func (b *Batch) VoiceChannel(guildID, channelID string) *Item[*discord.VoiceChannel] {
+	return item(b, b.channel(guildID, channelID), voiceChannels.one(guildID))
+}
+
 // Channels asks for all channels of a guild, ordered by id.
 func (b *Batch) Channels(guildID string) *Item[[]*discordgo.Channel] {
 	return item(b, every(b.r.place(dispatch.Channel, guildID)), channels.list(guildID))

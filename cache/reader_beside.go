@@ -9,25 +9,25 @@ import (
 )
 
 // A beside is a value that lies beside an entity, in the field <id>:<name> of
-// the entity's hash: what dispatches that are not the entity's own say of it.
+// the entity's hash: what other dispatches than the entity's own say of it.
 type beside struct {
-	name string
+	name dispatch.Beside
 	over func(entity, value []byte) []byte // lays it over
 }
 
 // besides has, by kind, what can lie beside an entity.
 var besides = map[dispatch.Kind][]beside{
-	dispatch.Channel: {{"voice", overAll}},
-	dispatch.Guild:   {{"member_count", overMember("member_count")}},
-	dispatch.Message: {{"reactions", overMember("reactions")}, {"poll", overPoll}},
-	dispatch.Thread:  {{"voice", overAll}, {"member_count", overMember("member_count")}},
+	dispatch.Channel: {{dispatch.Voice, overAll}},
+	dispatch.Guild:   {{dispatch.MemberCount, overMember("member_count")}},
+	dispatch.Message: {{dispatch.Reactions, overMember("reactions")}, {dispatch.Poll, overPoll}},
+	dispatch.Thread:  {{dispatch.Voice, overAll}, {dispatch.MemberCount, overMember("member_count")}},
 }
 
 // fieldsOf returns the fields of an entity: its own and those beside it.
 func fieldsOf(kind dispatch.Kind, id string) []string {
 	fields := []string{id}
 	for _, b := range besides[kind] {
-		fields = append(fields, id+":"+b.name)
+		fields = append(fields, id+":"+string(b.name))
 	}
 	return fields
 }

@@ -50,6 +50,13 @@ func (r *Reader) Channel(ctx context.Context, guildID, channelID string) (*disco
 	return read(ctx, b, b.Channel(guildID, channelID))
 }
 
+// VoiceChannel returns a channel with its status and since when it is in use, as
+// far as dispatches have told.
+func (r *Reader) VoiceChannel(ctx context.Context, guildID, channelID string) (*discord.VoiceChannel, error) {
+	b := r.Batch()
+	return read(ctx, b, b.VoiceChannel(guildID, channelID))
+}
+
 // Channels yields channels of a guild, without its threads.
 func (r *Reader) Channels(ctx context.Context, guildID string, channelIDs ...string) iter.Seq2[*discordgo.Channel, error] {
 	return pages(ctx, r, channels, r.place(dispatch.Channel, guildID), channelIDs)
@@ -149,7 +156,7 @@ func (r *Reader) Invite(ctx context.Context, guildID, code string) (*discordgo.I
 // Invites yields the invites of a guild that dispatches have told of: no snapshot
 // lists them. Some of them may have expired since.
 func (r *Reader) Invites(ctx context.Context, guildID string, codes ...string) iter.Seq2[*discordgo.InviteCreate, error] {
-	return pages(ctx, r, invites, r.place(kindInvite, guildID), codes)
+	return pages(ctx, r, invites, r.place(dispatch.Invite, guildID), codes)
 }
 
 // Integration returns an integration of a guild.
@@ -161,5 +168,5 @@ func (r *Reader) Integration(ctx context.Context, guildID, integrationID string)
 // Integrations yields the integrations of a guild that dispatches have told of:
 // no snapshot lists them.
 func (r *Reader) Integrations(ctx context.Context, guildID string, integrationIDs ...string) iter.Seq2[*discordgo.Integration, error] {
-	return pages(ctx, r, integrations, r.place(kindIntegration, guildID), integrationIDs)
+	return pages(ctx, r, integrations, r.place(dispatch.Integration, guildID), integrationIDs)
 }

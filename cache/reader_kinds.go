@@ -20,13 +20,13 @@ type shape[T any] struct {
 
 var (
 	autoModRules    = shape[discordgo.AutoModerationRule]{dispatch.AutoModRule, func(v *discordgo.AutoModerationRule, id string) { v.GuildID = id }}
-	bans            = shape[discordgo.GuildBan]{kindBan, nil}
+	bans            = shape[discordgo.GuildBan]{dispatch.Ban, nil}
 	channels        = shape[discordgo.Channel]{dispatch.Channel, func(v *discordgo.Channel, id string) { v.GuildID = id }}
 	emojis          = shape[discordgo.Emoji]{dispatch.Emojis, nil}
-	entitlements    = shape[discordgo.Entitlement]{kindEntitlement, nil}
+	entitlements    = shape[discordgo.Entitlement]{dispatch.Entitlement, nil}
 	guilds          = shape[discordgo.Guild]{dispatch.Guild, nil}
-	integrations    = shape[discordgo.Integration]{kindIntegration, nil}
-	invites         = shape[discordgo.InviteCreate]{kindInvite, func(v *discordgo.InviteCreate, id string) { v.GuildID = id }}
+	integrations    = shape[discordgo.Integration]{dispatch.Integration, nil}
+	invites         = shape[discordgo.InviteCreate]{dispatch.Invite, func(v *discordgo.InviteCreate, id string) { v.GuildID = id }}
 	members         = shape[discordgo.Member]{dispatch.Member, func(v *discordgo.Member, id string) { v.GuildID = id }}
 	messages        = shape[discordgo.Message]{dispatch.Message, func(v *discordgo.Message, id string) { v.GuildID = id }}
 	presences       = shape[discordgo.Presence]{dispatch.Presence, nil}
@@ -35,9 +35,10 @@ var (
 	sounds          = shape[discord.SoundboardSound]{dispatch.SoundboardSound, func(v *discord.SoundboardSound, id string) { v.GuildID = id }}
 	stageInstances  = shape[discordgo.StageInstance]{dispatch.StageInstance, func(v *discordgo.StageInstance, id string) { v.GuildID = id }}
 	stickers        = shape[discordgo.Sticker]{dispatch.Stickers, func(v *discordgo.Sticker, id string) { v.GuildID = id }}
-	subscriptions   = shape[discordgo.Subscription]{kindSubscription, nil}
-	threadMembers   = shape[discordgo.ThreadMember]{kindThreadMember, nil}
+	subscriptions   = shape[discordgo.Subscription]{dispatch.Subscription, nil}
+	threadMembers   = shape[discordgo.ThreadMember]{dispatch.ThreadMember, nil}
 	threads         = shape[discordgo.Channel]{dispatch.Thread, channels.fill}
+	voiceChannels   = shape[discord.VoiceChannel]{dispatch.Channel, func(v *discord.VoiceChannel, id string) { v.GuildID = id }}
 	users           = shape[discordgo.User]{dispatch.User, nil}
 	voiceStates     = shape[discordgo.VoiceState]{dispatch.VoiceState, func(v *discordgo.VoiceState, id string) { v.GuildID = id }}
 )

@@ -17,6 +17,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/sluicehq/sluice/cache"
+	"github.com/sluicehq/sluice/internal/dispatch"
 	"github.com/sluicehq/sluice/internal/redistest"
 	"github.com/sluicehq/sluice/internal/wire"
 )
@@ -204,6 +205,9 @@ func TestReaderReadsEachKind(t *testing.T) {
 	}
 	if e, err := r.Emoji(t.Context(), "9", "31"); err != nil || e.Name != "f" {
 		t.Errorf("Emoji = %+v, %v", e, err)
+	}
+	if c, err := r.VoiceChannel(t.Context(), "9", "11"); err != nil || c.Name != "v" || c.GuildID != "9" || c.Status != "reading" || c.VoiceStartTime != 7 {
+		t.Errorf("VoiceChannel = %+v, %v", c, err)
 	}
 	if s, err := r.Sticker(t.Context(), "9", "40"); err != nil || s.Name != "s" || s.GuildID != "9" {
 		t.Errorf("Sticker = %+v, %v", s, err)
@@ -468,5 +472,23 @@ func TestReaderMessages(t *testing.T) {
 		for range r.Messages(t.Context(), guildID, "10", 0) {
 			break // ends early without harm
 		}
+	}
+}
+
+// TestReaderLaysOverAll lays over everything that the table of dispatches has
+// beside entities that are there.
+func TestReaderLaysOverAll(t *testing.T) {
+	t.Parallel()
+	var want []string
+	for _, b := range dispatch.Besides {
+		if b.Beside != dispatch.Left { // of one who is not there
+			want = append(want, string(b.Kind)+" "+string(b.Beside))
+		}
+	}
+	got := cache.LaidOver()
+	slices.Sort(want)
+	slices.Sort(got)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("(-want +got)\n%s", diff)
 	}
 }

@@ -115,7 +115,7 @@ func (r *Reader) standing(guildID, channelID, userID string, judge func(*standin
 		shard.Cache(childrenName(dispatch.Role, guildID)),
 		shard.Cache(childrenName(dispatch.Channel, guildID)),
 		shard.Cache(childrenName(dispatch.Thread, guildID)),
-		shard.Cache(childrenName(kindThreadMember, channelID)),
+		shard.Cache(childrenName(dispatch.ThreadMember, channelID)),
 	}
 	return func(ctx context.Context, pipe redis.Pipeliner) func() (entity, error) {
 		reply := pipe.Eval(ctx, standingScript, keys, guildID, userID, channelID)

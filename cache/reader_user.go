@@ -95,7 +95,7 @@ func (r *Reader) Ban(ctx context.Context, guildID, userID string) (*discordgo.Gu
 // Bans yields the bans of a guild that dispatches have told of: no snapshot lists
 // them, and none says why.
 func (r *Reader) Bans(ctx context.Context, guildID string, userIDs ...string) iter.Seq2[*discordgo.GuildBan, error] {
-	return pages(ctx, r, bans, r.place(kindBan, guildID), userIDs)
+	return pages(ctx, r, bans, r.place(dispatch.Ban, guildID), userIDs)
 }
 
 // Self returns the bot's own user.
@@ -114,7 +114,7 @@ func (r *Reader) Entitlement(ctx context.Context, entitlementID string) (*discor
 // Entitlements yields all entitlements that dispatches have told of, of every
 // shard.
 func (r *Reader) Entitlements(ctx context.Context) iter.Seq2[*discordgo.Entitlement, error] {
-	return pages(ctx, r, entitlements, r.place(kindEntitlement, ""), nil)
+	return pages(ctx, r, entitlements, r.place(dispatch.Entitlement, ""), nil)
 }
 
 // Subscription returns a user's subscription to the application's SKUs.
@@ -126,5 +126,5 @@ func (r *Reader) Subscription(ctx context.Context, subscriptionID string) (*disc
 // Subscriptions yields all subscriptions that dispatches have told of, of every
 // shard.
 func (r *Reader) Subscriptions(ctx context.Context) iter.Seq2[*discordgo.Subscription, error] {
-	return pages(ctx, r, subscriptions, r.place(kindSubscription, ""), nil)
+	return pages(ctx, r, subscriptions, r.place(dispatch.Subscription, ""), nil)
 }
