@@ -1,31 +1,9 @@
 package cache
 
 import (
-	"strconv"
-
 	"github.com/sluicehq/sluice/internal/dispatch"
 	"github.com/sluicehq/sluice/internal/rawjson"
 )
-
-// maxFields bounds the fields written by one HSET, far below Redis's limit of
-// 1,048,576 arguments a command.
-const maxFields = 10_000
-
-// guildLists are the lists in a GUILD_CREATE whose elements are entities.
-var guildLists = [...]struct {
-	name string
-	kind dispatch.Kind
-}{
-	{"roles", dispatch.Role},
-	{"channels", dispatch.Channel},
-	{"threads", dispatch.Thread},
-	{"members", dispatch.Member},
-	{"presences", dispatch.Presence},
-	{"voice_states", dispatch.VoiceState},
-	{"stage_instances", dispatch.StageInstance},
-	{"guild_scheduled_events", dispatch.ScheduledEvent},
-	{"soundboard_sounds", dispatch.SoundboardSound},
-}
 
 // Apply sets c.State to what was known before the change, makes the change in
 // memory and hands its Redis commands to w. Changes are applied in the order of
@@ -42,15 +20,18 @@ func (s *Store) Apply(c *Change, w Writer) error {
 	switch rule := &c.event.Cache; rule.Do {
 	case dispatch.Ready:
 		s.ready(c, w)
-	case dispatch.Put, dispatch.Replace:
+	case dispatch.Put:
 		if col, id := s.locate(c); col != nil && id != nil {
 			s.put(col, id, s.own(c, object(c)), w)
+			s.created(c, col, id, w)
 		}
+	case dispatch.Replace:
+		return s.replace(c, w)
 	case dispatch.Merge, dispatch.MergeKnown, dispatch.GuildUpdate:
 		return s.merge(c, w)
 	case dispatch.MergeVoice:
 		if rawjson.IsNull(f.Raw(dispatch.ChannelID)) {
-			return s.remove(c, w)
+			return s.leaveVoice(c, w)
 		}
 		return s.merge(c, w)
 	case dispatch.Remove:
@@ -72,10 +53,20 @@ func (s *Store) Apply(c *Change, w Writer) error {
 			s.mem.clear(col)
 			s.putAll(c, rule.Kind, f.Raw(rule.Object), w)
 		}
+	case dispatch.SyncThreads:
+		return s.syncThreads(c, w)
+	case dispatch.ThreadMembers:
+		return s.threadMembers(c, w)
 	case dispatch.GuildCreate:
 		s.guildCreate(c, w)
 	case dispatch.GuildDelete:
 		return s.guildDelete(c, w)
+	case dispatch.Raise, dispatch.Lower, dispatch.Clear, dispatch.ClearOne:
+		return s.count(c, w)
+	case dispatch.Lay:
+		return s.lay(c, c.payload, w)
+	case dispatch.LayList:
+		return s.layList(c, w)
 	}
 	return nil
 }
@@ -88,26 +79,54 @@ func object(c *Change) []byte {
 	return c.payload
 }
 
+// part marks, as a leading space, a value that is only a part of its entity.
+const part = ' '
+
+// whole returns a value without its mark, and whether it had it.
+func whole(value []byte) (object []byte, isPart bool) {
+	if len(value) > 0 && value[0] == part {
+		return value[1:], true
+	}
+	return value, false
+}
+
 // own returns value for keeping: itself if it is most of the payload, else a
 // copy, so that a small object does not hold a large buffer.
 func (s *Store) own(c *Change, value []byte) []byte {
+	for len(value) > 0 && value[0] <= ' ' {
+		value = value[1:] // a leading space is a mark
+	}
 	if 2*len(value) >= cap(c.payload) {
 		return value
 	}
 	return append(make([]byte, 0, len(value)), value...)
 }
 
-// put writes one object.
-func (s *Store) put(col *collection, id, value []byte, w Writer) {
-	if col.bucket.channel != "" {
-		e := s.mem.set(col, id, value, s.latest+s.cfg.MessageAge.Milliseconds())
-		hsetOne(w, col.key, e.id, value)
-		s.keepBucket(col, w)
-		s.touch(col.bucket)
-		return
+// before returns what is cached of an entity, mark and all, and makes it the state
+// of the change.
+func (s *Store) before(c *Change, col *collection, id []byte) ([]byte, error) {
+	old, known := s.mem.lookup(col, id, c.received)
+	if !known {
+		return nil, ErrNotRead
 	}
-	e := s.mem.set(col, id, value, 0)
+	c.State, c.Partial = whole(old)
+	return old, nil
+}
+
+// put writes one object, or one value beside one.
+func (s *Store) put(col *collection, id, value []byte, w Writer) {
+	e := s.mem.set(col, id, value, s.entryExpiry(col))
 	hsetOne(w, col.key, e.id, value)
+	if col.bucket.channel != "" {
+		s.keepBucket(col, w)
+	}
+}
+
+func (s *Store) entryExpiry(col *collection) int64 {
+	if col.bucket.channel == "" {
+		return 0
+	}
+	return s.latest + s.cfg.MessageAge.Milliseconds()
 }
 
 // keepBucket sets the expiry of a message bucket that is being written to, and
@@ -129,172 +148,154 @@ func (s *Store) keepBucket(col *collection, w Writer) {
 	}
 }
 
+// created does what comes with a new entity.
+func (s *Store) created(c *Change, col *collection, id []byte, w Writer) {
+	f := &c.fields
+	switch c.event.Cache.Kind {
+	case dispatch.Message:
+		s.touch(col.bucket)
+	case dispatch.Invite:
+		s.touchInvites(col.in.id)
+	case dispatch.Thread:
+		s.supersede(col, id, func(by dispatch.Field) bool { return f.Raw(by) != nil }, w)
+		s.putOwnMember(c, id, f.Raw(c.event.Cache.Member), w)
+	}
+}
+
+// replace stores a member as it came; it may have been known.
+func (s *Store) replace(c *Change, w Writer) error {
+	count, err := s.memberCount(c)
+	if err != nil {
+		return err
+	}
+	id := c.fields.ID(c.event.Cache.ID)
+	known := false
+	if col, id := s.locate(c); col != nil && id != nil {
+		old, err := s.before(c, col, id)
+		if err != nil {
+			return err
+		}
+		known = old != nil
+		s.put(col, id, s.own(c, object(c)), w)
+	}
+	if !known {
+		s.setMemberCount(c, count, 1, w)
+	}
+	if voice := s.children(dispatch.VoiceState, c.fields.ID(dispatch.GuildID)); voice != nil && id != nil {
+		s.dropBeside(voice, id, dispatch.Left, w)
+	}
+	return nil
+}
+
 func (s *Store) merge(c *Change, w Writer) error {
 	col, id := s.locate(c)
 	if col == nil || id == nil {
 		return nil
 	}
-	old, known := s.mem.lookup(col, id, c.received)
-	if !known {
-		return ErrNotRead
+	rule := &c.event.Cache
+	if rule.Kind == dispatch.ThreadMember {
+		if known, err := s.hasThread(c, c.fields.ID(dispatch.ID)); !known || err != nil {
+			return err
+		}
 	}
-	c.State = old
+	old, err := s.before(c, col, id)
+	if err != nil {
+		return err
+	}
+	if rule.Kind == dispatch.VoiceState && old == nil {
+		if err := s.takeLeft(c, col, id, w); err != nil {
+			return err
+		}
+	}
 	value := object(c)
 	if !rawjson.IsObject(value) {
 		return nil
 	}
-	switch {
-	case c.event.Cache.Do == dispatch.GuildUpdate:
+	old, isPart := whole(old)
+	if rule.Do == dispatch.GuildUpdate {
 		value = withoutNested(value)
-		if old != nil {
-			value = rawjson.AppendMerged(make([]byte, 0, len(old)+64), old, value)
-		}
+	}
+	switch {
 	case old != nil:
-		value = rawjson.AppendMerged(make([]byte, 0, max(len(old), len(value))+64), old, value)
-	case c.event.Cache.Do == dispatch.MergeKnown:
+		merged := make([]byte, 0, max(len(old), len(value))+64)
+		if isPart {
+			merged = append(merged, part)
+		}
+		value = rawjson.AppendMerged(merged, old, value)
+	case rule.Do == dispatch.MergeKnown:
 		return nil
+	case rule.Part:
+		value = append(append(make([]byte, 0, 1+len(value)), part), value...)
 	default:
 		value = s.own(c, value)
 	}
-	e := s.mem.set(col, id, value, s.entryExpiry(col))
-	hsetOne(w, col.key, e.id, value)
-	if col.bucket.channel != "" {
-		s.keepBucket(col, w)
-	}
+	s.put(col, id, value, w)
+	s.supersede(col, id, func(by dispatch.Field) bool { return c.fields.Raw(by) != nil }, w)
 	return nil
-}
-
-func (s *Store) entryExpiry(col *collection) int64 {
-	if col.bucket.channel == "" {
-		return 0
-	}
-	return s.latest + s.cfg.MessageAge.Milliseconds()
 }
 
 func withoutNested(guild []byte) []byte {
 	return rawjson.AppendWithout(make([]byte, 0, 4096), guild, func(key, _ []byte) bool { return dispatch.IsNested(key) })
 }
 
-func (s *Store) remove(c *Change, w Writer) error {
-	col, id := s.locate(c)
-	if col != nil && id != nil {
-		old, known := s.mem.lookup(col, id, c.received)
-		if !known {
-			return ErrNotRead
-		}
-		c.State = old
-		s.drop(col, id, w)
-	}
-	f := &c.fields
-	switch guild := f.ID(dispatch.GuildID); c.event.Cache.Kind {
-	case dispatch.Member:
-		for _, kind := range [...]dispatch.Kind{dispatch.Presence, dispatch.VoiceState} {
-			if col := s.children(kind, guild); col != nil && id != nil {
-				s.drop(col, id, w)
-			}
-		}
-	case dispatch.Channel:
-		if id == nil {
-			id = f.ID(dispatch.ID)
-		}
-		return s.removeChannel(c, id, guild, w)
-	case dispatch.Thread:
-		if id == nil {
-			id = f.ID(dispatch.ID)
-		}
-		if id != nil {
-			s.dropMessages(c, func(channel string) bool { return channel == string(id) }, w)
-		}
-	}
-	return nil
-}
-
-// drop deletes one object.
-func (s *Store) drop(col *collection, id []byte, w Writer) {
-	e := s.mem.set(col, id, nil, s.entryExpiry(col))
-	write(w, "HDEL", col.key, e.id)
-}
-
-// removeChannel takes a channel's threads and messages along.
-func (s *Store) removeChannel(c *Change, id, guild []byte, w Writer) error {
-	if id == nil {
-		return nil
-	}
-	gone := map[string]bool{string(id): true}
-	if threads := s.children(dispatch.Thread, guild); threads != nil {
-		if threads.whole == nil {
-			return ErrNotRead
-		}
-		args := []string{threads.key}
-		for _, e := range threads.entries {
-			if e.value != nil && string(rawjson.ID(rawjson.Get(e.value, "parent_id"))) == string(id) {
-				gone[e.id] = true
-				args = append(args, e.id)
-			}
-		}
-		for _, thread := range args[1:] {
-			s.mem.set(threads, []byte(thread), nil, 0)
-		}
-		if len(args) > 1 {
-			write(w, "HDEL", args...)
-		}
-	}
-	s.dropMessages(c, func(channel string) bool { return gone[channel] }, w)
-	return nil
-}
-
-// dropMessages deletes the messages of the channels of c's scope that match.
-func (s *Store) dropMessages(c *Change, match func(channel string) bool, w Writer) {
-	scopeID := s.scopeID(c)
-	if s.off[kindIndex(dispatch.Message)] || scopeID == nil {
-		return
-	}
-	in := s.mem.scope(scopeID)
-	for _, member := range c.buckets {
-		if b, ok := parseBucket(member); ok && match(b.channel) {
-			s.bucket(in, b)
-		}
-	}
-	var unlink []string
-	forget := []string{s.keys.Cache("buckets:" + in.id)}
-	for b, col := range in.messages {
-		if match(b.channel) {
-			s.mem.clear(col)
-			col.expirySet, col.indexed = 0, 0
-			unlink = append(unlink, col.key)
-			forget = append(forget, b.member())
-		}
-	}
-	if len(unlink) > 0 {
-		write(w, "UNLINK", unlink...)
-		write(w, "ZREM", forget...)
-	}
-	s.mem.releaseScope(in)
-}
-
+// removeMany deletes a list of messages. Those that were known are the state.
 func (s *Store) removeMany(c *Change, w Writer) error {
 	var (
-		err   error
-		state []byte
+		err error
+		was states
 	)
 	s.eachMessage(c, func(col *collection, id []byte) {
 		old, known := s.mem.lookup(col, id, c.received)
 		if !known {
 			err = ErrNotRead
 		}
-		if old != nil {
-			state = append(append(state, ','), old...)
-		}
+		was.add(old)
 	})
 	if err != nil {
 		return err
 	}
-	if len(state) > 0 {
-		state[0] = '['
-		c.State = append(state, ']')
+	c.State, c.Partial = was.done()
+	var (
+		in  *collection
+		ids []string
+	)
+	s.eachMessage(c, func(col *collection, id []byte) { // most are of one bucket
+		if col != in && in != nil {
+			writeAll(w, "HDEL", in.key, ids)
+			ids = ids[:0]
+		}
+		in, ids = col, s.forget(col, id, ids)
+	})
+	if in != nil {
+		writeAll(w, "HDEL", in.key, ids)
 	}
-	s.eachMessage(c, func(col *collection, id []byte) { s.drop(col, id, w) })
 	return nil
+}
+
+// states gathers those of some entities that were known.
+type states struct {
+	text    []byte
+	missing bool
+}
+
+func (l *states) add(value []byte) {
+	if value == nil {
+		l.missing = true
+		return
+	}
+	value, isPart := whole(value)
+	l.missing = l.missing || isPart
+	l.text = append(append(l.text, ','), value...)
+}
+
+// done returns the array, nil if none was known, and whether some were and some
+// were not.
+func (l *states) done() (state []byte, isPart bool) {
+	if len(l.text) == 0 {
+		return nil, false
+	}
+	l.text[0] = '['
+	return append(l.text, ']'), l.missing
 }
 
 func (s *Store) putList(c *Change, w Writer) error {
@@ -302,15 +303,15 @@ func (s *Store) putList(c *Change, w Writer) error {
 	if col == nil || id == nil {
 		return nil
 	}
-	old, known := s.mem.lookup(col, id, c.received)
-	if !known {
-		return ErrNotRead
+	if _, err := s.before(c, col, id); err != nil {
+		return err
 	}
-	c.State = old
 	s.putGuildList(c, c.event.Cache.Kind, id, object(c), w)
 	return nil
 }
 
+// mergeList lays each element of a list over what is cached of it. What comes of it
+// counts as whole.
 func (s *Store) mergeList(c *Change, kind dispatch.Kind, list []byte, w Writer) error {
 	var (
 		err error
@@ -322,6 +323,7 @@ func (s *Store) mergeList(c *Change, kind dispatch.Kind, list []byte, w Writer) 
 			err = ErrNotRead
 			return
 		}
+		old, _ = whole(old)
 		value := rawjson.AppendMerged(make([]byte, 0, len(old)+len(object)), old, object)
 		set.add(col.key, s.mem.set(col, id, value, 0).id, value, w)
 	})
@@ -337,180 +339,4 @@ func (s *Store) putAll(c *Change, kind dispatch.Kind, list []byte, w Writer) {
 		set.add(col.key, s.mem.set(col, id, value, 0).id, value, w)
 	})
 	set.flush(w)
-}
-
-// hset gathers the fields of one hash into few commands.
-type hset struct {
-	key    string
-	ids    []string
-	values [][]byte
-}
-
-func (h *hset) add(key, id string, value []byte, w Writer) {
-	h.key = key
-	h.ids, h.values = append(h.ids, id), append(h.values, value)
-	if len(h.ids) >= maxFields {
-		h.flush(w)
-	}
-}
-
-func (h *hset) flush(w Writer) {
-	if len(h.ids) == 0 {
-		return
-	}
-	w.Command("HSET", 1+2*len(h.ids))
-	w.Text(h.key)
-	for i, id := range h.ids {
-		w.Text(id)
-		w.Bytes(h.values[i])
-	}
-	h.ids, h.values = h.ids[:0], h.values[:0]
-}
-
-func hsetOne(w Writer, key, id string, value []byte) {
-	w.Command("HSET", 3)
-	w.Text(key)
-	w.Text(id)
-	w.Bytes(value)
-}
-
-// write hands out a command of texts.
-func write(w Writer, name string, args ...string) {
-	w.Command(name, len(args))
-	for _, arg := range args {
-		w.Text(arg)
-	}
-}
-
-func itoa(n int64) string { return strconv.FormatInt(n, 10) }
-
-func (s *Store) ready(c *Change, w Writer) {
-	if user := c.fields.Raw(dispatch.UserObject); rawjson.IsObject(user) {
-		if col, id := s.locate(c); col != nil {
-			s.put(col, id, s.own(c, user), w)
-		}
-	}
-	key := s.keys.Cache("unavailable")
-	clear(s.unavailable)
-	write(w, "DEL", key)
-	args := []string{key}
-	var a rawjson.Array
-	for a.Reset(c.fields.Raw(dispatch.GuildList)); a.Next(); {
-		if id := rawjson.ID(rawjson.Get(a.Value, "id")); id != nil {
-			s.unavailable[string(id)] = struct{}{}
-			args = append(args, string(id))
-		}
-	}
-	if len(args) > 1 {
-		write(w, "SADD", args...)
-	}
-}
-
-// guildCreate replaces everything of the guild but its messages. Lists that the
-// payload does not have (a guild in an outage has none) stay as they are.
-func (s *Store) guildCreate(c *Change, w Writer) {
-	id := c.fields.ID(dispatch.ID)
-	if id == nil {
-		return
-	}
-	_, announced := s.unavailable[string(id)]
-	if rawjson.IsTrue(c.fields.Raw(dispatch.Unavailable)) {
-		c.Sync = true
-		s.setUnavailable(id, w)
-		return
-	}
-	c.Sync = announced
-	if announced {
-		delete(s.unavailable, string(id))
-		write(w, "SREM", s.keys.Cache("unavailable"), string(id))
-	}
-
-	var lists [len(guildLists)][]byte
-	var o rawjson.Object
-	var unlink []string
-	for o.Reset(c.payload); o.Next(); {
-		for i := range guildLists {
-			if rawjson.KeyIs(o.Key, guildLists[i].name) && len(o.Value) > 0 && o.Value[0] == '[' {
-				lists[i] = o.Value
-			}
-		}
-	}
-	for i, list := range lists {
-		if list == nil {
-			continue
-		}
-		if col := s.children(guildLists[i].kind, id); col != nil {
-			unlink = append(unlink, col.key)
-			s.mem.clear(col)
-		}
-	}
-	if len(unlink) > 0 {
-		write(w, "UNLINK", unlink...)
-	}
-	if col := s.global(dispatch.Guild); col != nil {
-		s.put(col, id, withoutNested(c.payload), w)
-	}
-	s.putGuildList(c, dispatch.Emojis, id, c.fields.Raw(dispatch.EmojiList), w)
-	s.putGuildList(c, dispatch.Stickers, id, c.fields.Raw(dispatch.StickerList), w)
-	for i, list := range lists {
-		s.putAll(c, guildLists[i].kind, list, w)
-	}
-}
-
-// putGuildList stores one of a guild's lists that are kept whole.
-func (s *Store) putGuildList(c *Change, kind dispatch.Kind, guild, list []byte, w Writer) {
-	if col := s.global(kind); col != nil && len(list) > 0 && list[0] == '[' {
-		s.put(col, guild, s.own(c, list), w)
-	}
-}
-
-func (s *Store) setUnavailable(id []byte, w Writer) {
-	if _, is := s.unavailable[string(id)]; !is {
-		s.unavailable[string(id)] = struct{}{}
-		write(w, "SADD", s.keys.Cache("unavailable"), string(id))
-	}
-}
-
-func (s *Store) guildDelete(c *Change, w Writer) error {
-	col, id := s.locate(c)
-	if col != nil && id != nil {
-		old, known := s.mem.lookup(col, id, c.received)
-		if !known {
-			return ErrNotRead
-		}
-		c.State = old
-	}
-	if id == nil {
-		if id = c.fields.ID(dispatch.ID); id == nil {
-			return nil
-		}
-	}
-	if rawjson.IsTrue(c.fields.Raw(dispatch.Unavailable)) {
-		s.setUnavailable(id, w)
-		return nil
-	}
-	for _, kind := range [...]dispatch.Kind{dispatch.Guild, dispatch.Emojis, dispatch.Stickers} {
-		if col := s.global(kind); col != nil {
-			s.drop(col, id, w)
-		}
-	}
-	if _, is := s.unavailable[string(id)]; is {
-		delete(s.unavailable, string(id))
-		write(w, "SREM", s.keys.Cache("unavailable"), string(id))
-	}
-	s.dropMessages(c, func(string) bool { return true }, w)
-	unlink := []string{s.keys.Cache("buckets:" + string(id))}
-	for _, kind := range dispatch.Kinds {
-		switch kind {
-		case dispatch.Guild, dispatch.Emojis, dispatch.Stickers, dispatch.User, dispatch.Message:
-			continue
-		}
-		// Also what was cached before its kind was switched off.
-		unlink = append(unlink, s.keys.Cache(childrenName(kind, string(id))))
-		if col := s.children(kind, id); col != nil {
-			s.mem.clear(col)
-		}
-	}
-	write(w, "UNLINK", unlink...)
-	return nil
 }

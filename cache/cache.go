@@ -64,7 +64,7 @@ const (
 // Config bounds a Store. The zero value works.
 type Config struct {
 	// Off names kinds that are not cached (message, presence, ...): they have no
-	// previous state. Default: none.
+	// previous state. Without thread there is no thread_member either. Default: none.
 	Off []string
 	// MemoryBytes bounds the memory, values and bookkeeping; 0:
 	// DefaultMemoryBytes. What is pinned may exceed it for the length of a commit.
@@ -124,14 +124,16 @@ var ErrNotRead = errors.New("cache: the previous state was not read before it wa
 // A Change is one dispatch as the cache sees it. Set makes it; Prefetch and Apply
 // fill in the rest.
 type Change struct {
-	State []byte // what was known before, empty if nothing; read only
-	Sync  bool   // a GUILD_CREATE that READY announced or that belongs to an outage: not a join
+	State   []byte // what was known before, empty if nothing; read only
+	Partial bool   // State is not all of it
+	Sync    bool   // a GUILD_CREATE that READY announced or that belongs to an outage: not a join
 
 	event    *dispatch.Type // nil: unknown
 	payload  []byte
 	fields   dispatch.Fields
 	received int64
 	buckets  []string // members of the scope's bucket index in Redis, if asked for
+	threads  []string // fields of the guild's threads in Redis, if asked for
 }
 
 // Set makes c the change that a dispatch is: its type, its payload (kept by the
@@ -167,11 +169,13 @@ type Store struct {
 	latest int64 // unix ms: the newest Received seen; what expiries are counted from
 
 	unavailable map[string]struct{} // guild ids; what T:cache:unavailable holds
+	self        []byte              // the bot's id, nil: not known
 
-	mu      sync.Mutex       // guards touched
-	touched map[string]int64 // channels with a new message since the last Trim: newest bucket
+	mu    sync.Mutex // guards trims
+	trims trims
 
-	wants wants
+	wants   wants
+	scratch []byte // of besideID
 }
 
 // NewStore returns an empty store of one of shards shards, for keys under prefix.
@@ -186,6 +190,9 @@ func NewStore(prefix string, shard, shards int, cfg Config) (*Store, error) {
 	for _, name := range cfg.Off {
 		s.off[kindIndex(dispatch.Kind(name))] = true
 	}
+	if s.off[kindIndex(dispatch.Thread)] {
+		s.off[kindIndex(dispatch.ThreadMember)] = true // they are kept of cached threads only
+	}
 	s.Reset()
 	return s, nil
 }
@@ -195,7 +202,8 @@ func NewStore(prefix string, shard, shards int, cfg Config) (*Store, error) {
 func (s *Store) Reset() {
 	s.mem = newMemory(s.cfg.MemoryBytes, s.metrics)
 	s.unavailable = make(map[string]struct{})
-	s.takeTouched()
+	s.self = nil
+	s.takeTrims()
 }
 
 // Begin says that the changes applied from now on belong to batch number n.

@@ -22,6 +22,18 @@ type memory struct {
 	scopes              map[string]*scope
 	newest, oldest      *entry
 	metrics             *metrics
+	held                [numKinds]held
+}
+
+// held is what memory holds of a kind.
+type held struct{ entries, bytes int64 }
+
+// account notes that entries of a kind came (or, negative, went), and bytes of their
+// values and of what they cost beyond them.
+func (m *memory) account(kind int, entries, bytes int64) {
+	m.used += bytes
+	m.held[kind].entries += entries
+	m.held[kind].bytes += bytes
 }
 
 // A scope holds the collections of one guild (of one channel, for messages
@@ -108,12 +120,11 @@ func (m *memory) set(c *collection, id []byte, value []byte, expires int64) *ent
 	if e == nil {
 		e = &entry{in: c, id: string(id)}
 		c.entries[e.id] = e
-		m.used += entryBytes
+		m.account(c.kind, 1, entryBytes+int64(len(value)))
 	} else {
 		m.unlink(e)
-		m.used -= int64(len(e.value))
+		m.account(c.kind, 0, int64(len(value)-len(e.value)))
 	}
-	m.used += int64(len(value))
 	e.value, e.expires, e.commit = value, expires, m.building
 	m.link(e)
 	return e
@@ -134,7 +145,7 @@ func (m *memory) learn(c *collection, id []byte, value []byte, expires, now int6
 func (m *memory) clear(c *collection) {
 	for _, e := range c.entries {
 		m.unlink(e)
-		m.used -= entryBytes + int64(len(e.value))
+		m.account(c.kind, -1, -entryBytes-int64(len(e.value)))
 	}
 	clear(c.entries)
 	m.setWhole(c)
@@ -162,11 +173,12 @@ func (m *memory) evict() {
 		e := m.oldest
 		c := e.in
 		m.unlink(e)
-		m.used -= entryBytes + int64(len(e.value))
 		m.metrics.evicted.Inc()
 		if e == c.whole {
+			m.used -= entryBytes
 			c.whole = nil
 		} else {
+			m.account(c.kind, -1, -entryBytes-int64(len(e.value)))
 			delete(c.entries, e.id)
 			if c.whole != nil { // what is missing is now unknown, not absent
 				m.unlink(c.whole)
@@ -176,7 +188,7 @@ func (m *memory) evict() {
 		}
 		m.release(c)
 	}
-	m.metrics.bytes.Set(float64(m.used))
+	m.metrics.holds(m.used, &m.held)
 }
 
 // release drops a collection that holds no entry, and its scope with the last one.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -16,33 +17,62 @@ import (
 // selfID is the field of the bot's own user.
 const selfID = "@me"
 
-// wants are the lookups of a batch that memory can't answer, by collection.
+// wants are the lookups of a batch that memory can't answer.
 type wants struct {
-	fields  map[*collection][]string
-	whole   map[*collection]struct{}
-	indexes []*Change // changes that need their scope's bucket index
+	fields map[*collection]*fields
+	whole  map[*collection]struct{}
+	lists  []listWant
+}
+
+// fields are the fields of one hash, each once.
+type fields struct {
+	ids  []string
+	seen map[string]struct{}
+}
+
+// A listWant is a list of keys that a removal goes by.
+type listWant struct {
+	change *Change
+	key    string
+	fields bool // of a hash; else the members of a sorted set
 }
 
 func (w *wants) reset() {
 	if w.fields == nil {
-		w.fields = make(map[*collection][]string)
+		w.fields = make(map[*collection]*fields)
 		w.whole = make(map[*collection]struct{})
 	}
 	clear(w.fields)
 	clear(w.whole)
-	w.indexes = w.indexes[:0]
+	clear(w.lists)
+	w.lists = w.lists[:0]
+}
+
+func (w *wants) add(c *collection, id string) {
+	f := w.fields[c]
+	if f == nil {
+		f = &fields{seen: make(map[string]struct{})}
+		w.fields[c] = f
+	}
+	if _, twice := f.seen[id]; !twice {
+		f.seen[id] = struct{}{}
+		f.ids = append(f.ids, id)
+	}
 }
 
 // Load reads what is kept in memory whole. It is called after a takeover, before
 // the first change.
 func (s *Store) Load(ctx context.Context, rdb redis.Cmdable) error {
-	ids, err := rdb.SMembers(ctx, s.keys.Cache("unavailable")).Result()
-	if err != nil {
-		return fmt.Errorf("cache: read the unavailable guilds of shard %d: %w", s.keys.ID, err)
+	pipe := rdb.Pipeline()
+	unavailable := pipe.SMembers(ctx, s.keys.Cache("unavailable"))
+	user := pipe.HGet(ctx, s.keys.Cache(string(dispatch.User)), selfID)
+	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
+		return fmt.Errorf("cache: read the unavailable guilds and the own user of shard %d: %w", s.keys.ID, err)
 	}
-	for _, id := range ids {
+	for _, id := range unavailable.Val() {
 		s.unavailable[id] = struct{}{}
 	}
+	s.self = rawjson.ID(rawjson.Get([]byte(user.Val()), "id"))
 	return nil
 }
 
@@ -53,7 +83,7 @@ func (s *Store) Guilds(ctx context.Context, rdb redis.Cmdable) ([]string, error)
 	if err != nil {
 		return nil, fmt.Errorf("cache: list the guilds of shard %d: %w", s.keys.ID, err)
 	}
-	return ids, nil
+	return slices.DeleteFunc(ids, isBeside), nil
 }
 
 // Prefetch looks up everything the changes will ask for that memory does not
@@ -65,7 +95,7 @@ func (s *Store) Prefetch(ctx context.Context, rdb redis.Cmdable, changes []*Chan
 	for _, c := range changes {
 		s.need(c)
 	}
-	if len(s.wants.fields) == 0 && len(s.wants.whole) == 0 && len(s.wants.indexes) == 0 {
+	if len(s.wants.fields) == 0 && len(s.wants.whole) == 0 && len(s.wants.lists) == 0 {
 		return 0, nil
 	}
 	return s.read(ctx, rdb)
@@ -77,38 +107,95 @@ func (s *Store) need(c *Change) {
 		return
 	}
 	f := &c.fields
+	now := c.received
+	want := func(col *collection, id, _ []byte) { s.want(col, id, now) }
 	switch rule := &c.event.Cache; rule.Do {
-	case dispatch.Merge, dispatch.MergeKnown, dispatch.MergeVoice, dispatch.Remove, dispatch.PutList, dispatch.GuildUpdate:
+	case dispatch.Ready:
+		s.noteSelf(c)
+	case dispatch.Replace, dispatch.Merge, dispatch.MergeKnown, dispatch.MergeVoice, dispatch.Remove, dispatch.PutList, dispatch.GuildUpdate:
 		col, id := s.locate(c)
-		if col != nil {
-			s.want(col, id, c.received)
+		s.want(col, id, now)
+		s.needAround(c, col, id)
+	case dispatch.RemoveMany:
+		s.eachMessage(c, func(col *collection, id []byte) { s.want(col, id, now) })
+	case dispatch.MergeList:
+		s.eachOf(c, rule.Kind, f.Raw(rule.Object), want)
+	case dispatch.MembersChunk:
+		s.eachOf(c, dispatch.Member, f.Raw(dispatch.MemberList), want)
+		s.eachOf(c, dispatch.Presence, f.Raw(dispatch.PresenceList), want)
+	case dispatch.SyncThreads:
+		s.wantWhole(s.children(dispatch.Thread, f.ID(dispatch.GuildID)))
+		s.wantIndex(c)
+	case dispatch.ThreadMembers:
+		s.wantThread(c)
+		if col := s.children(dispatch.ThreadMember, f.ID(dispatch.ID)); col != nil {
+			var a rawjson.Array
+			for a.Reset(f.Raw(rule.ID)); a.Next(); {
+				s.want(col, rawjson.ID(a.Value), now)
+			}
 		}
-		if rule.Do == dispatch.Remove && (rule.Kind == dispatch.Channel || rule.Kind == dispatch.Thread) {
-			if rule.Kind == dispatch.Channel {
-				s.wantWhole(s.children(dispatch.Thread, f.ID(dispatch.GuildID)))
+	case dispatch.GuildCreate:
+		if list := f.Raw(dispatch.ThreadList); len(list) > 0 && !s.off[kindIndex(dispatch.Thread)] && !rawjson.IsTrue(f.Raw(dispatch.Unavailable)) {
+			s.wantThreads(c)
+		}
+	case dispatch.GuildDelete:
+		col, id := s.locate(c)
+		s.want(col, id, now)
+		if f.ID(dispatch.ID) != nil && !rawjson.IsTrue(f.Raw(dispatch.Unavailable)) {
+			s.wantIndex(c)
+			s.wantThreads(c)
+		}
+	case dispatch.Raise, dispatch.Lower, dispatch.Clear, dispatch.ClearOne:
+		col, id := s.locate(c)
+		s.wantBoth(col, id, rule.Beside, now)
+	case dispatch.Lay:
+		s.wantVoice(f.ID(dispatch.GuildID), c.payload, now)
+	case dispatch.LayList:
+		var a rawjson.Array
+		for a.Reset(f.Raw(rule.Object)); a.Next(); {
+			s.wantVoice(f.ID(dispatch.GuildID), a.Value, now)
+		}
+	}
+}
+
+// needAround notes what a change of one entity looks up of others.
+func (s *Store) needAround(c *Change, col *collection, id []byte) {
+	f := &c.fields
+	guild, now := f.ID(dispatch.GuildID), c.received
+	rule := &c.event.Cache
+	if rule.Kind == dispatch.Member && rule.Beside == dispatch.MemberCount {
+		s.wantBoth(s.global(dispatch.Guild), guild, dispatch.MemberCount, now)
+		if rule.Do == dispatch.Remove {
+			s.want(s.children(dispatch.VoiceState, guild), f.ID(rule.ID), now)
+		}
+		return
+	}
+	switch rule.Kind {
+	case dispatch.VoiceState:
+		// Where there is a voice state, nothing of one left is beside it.
+		if col != nil && id != nil {
+			if value, known := s.mem.lookup(col, id, now); !known || value == nil {
+				s.want(col, s.besideID(id, dispatch.Left), now)
+			}
+		}
+	case dispatch.ThreadMember:
+		s.wantThread(c)
+	case dispatch.Channel:
+		if rule.Do == dispatch.Remove {
+			for _, kind := range [...]dispatch.Kind{dispatch.Thread, dispatch.StageInstance, dispatch.VoiceState} {
+				s.wantWhole(s.children(kind, guild))
 			}
 			s.wantIndex(c)
 		}
-	case dispatch.RemoveMany:
-		s.eachMessage(c, func(col *collection, id []byte) { s.want(col, id, c.received) })
-	case dispatch.MergeList:
-		s.eachOf(c, rule.Kind, f.Raw(rule.Object), func(col *collection, id, _ []byte) { s.want(col, id, c.received) })
-	case dispatch.MembersChunk:
-		s.eachOf(c, dispatch.Member, f.Raw(dispatch.MemberList), func(col *collection, id, _ []byte) { s.want(col, id, c.received) })
-		s.eachOf(c, dispatch.Presence, f.Raw(dispatch.PresenceList), func(col *collection, id, _ []byte) { s.want(col, id, c.received) })
-	case dispatch.GuildDelete:
-		col, id := s.locate(c)
-		if col != nil {
-			s.want(col, id, c.received)
-		}
-		if id != nil && !rawjson.IsTrue(f.Raw(dispatch.Unavailable)) {
+	case dispatch.Thread:
+		if rule.Do == dispatch.Remove {
 			s.wantIndex(c)
 		}
 	}
 }
 
 func (s *Store) want(c *collection, id []byte, now int64) {
-	if id == nil {
+	if c == nil || id == nil {
 		return
 	}
 	if _, known := s.mem.lookup(c, id, now); known {
@@ -117,11 +204,32 @@ func (s *Store) want(c *collection, id []byte, now int64) {
 		} else if c.whole != nil {
 			c.whole.commit = max(c.whole.commit, s.mem.building)
 		}
-		s.metrics.hits.Inc()
+		s.metrics.hits[c.kind].Inc()
 		return
 	}
-	s.metrics.misses.Inc()
-	s.wants.fields[c] = append(s.wants.fields[c], string(id))
+	s.metrics.misses[c.kind].Inc()
+	s.wants.add(c, string(id))
+}
+
+// wantBoth asks for an entity and a value beside it.
+func (s *Store) wantBoth(c *collection, id []byte, what dispatch.Beside, now int64) {
+	if c != nil && id != nil {
+		s.want(c, id, now)
+		s.want(c, s.besideID(id, what), now)
+	}
+}
+
+// wantVoice asks for a channel or thread and what is beside it.
+func (s *Store) wantVoice(guild, object []byte, now int64) {
+	id := rawjson.ID(rawjson.Get(object, "id"))
+	for _, kind := range voiceKinds {
+		s.wantBoth(s.children(kind, guild), id, dispatch.Voice, now)
+	}
+}
+
+// wantThread asks for the thread that a change of thread members names.
+func (s *Store) wantThread(c *Change) {
+	s.want(s.children(dispatch.Thread, c.fields.ID(dispatch.GuildID)), c.fields.ID(dispatch.ID), c.received)
 }
 
 func (s *Store) wantWhole(c *collection) {
@@ -129,49 +237,70 @@ func (s *Store) wantWhole(c *collection) {
 		return
 	}
 	if c.whole != nil {
+		s.metrics.hits[c.kind].Inc()
 		s.mem.setWhole(c) // pins it
 		return
 	}
+	s.metrics.misses[c.kind].Inc()
 	s.wants.whole[c] = struct{}{}
 }
 
+// wantIndex asks for the message buckets of the change's scope.
 func (s *Store) wantIndex(c *Change) {
 	if !s.off[kindIndex(dispatch.Message)] && s.scopeID(c) != nil {
-		s.wants.indexes = append(s.wants.indexes, c)
+		s.wants.lists = append(s.wants.lists, listWant{change: c, key: s.keys.Cache("buckets:" + string(s.scopeID(c)))})
 	}
+}
+
+// wantThreads asks for the ids of the guild's threads, whatever is off: they may
+// have been cached before.
+func (s *Store) wantThreads(c *Change) {
+	guild := c.fields.ID(dispatch.ID)
+	if guild == nil {
+		return
+	}
+	if col := s.children(dispatch.Thread, guild); col != nil && col.whole != nil {
+		s.mem.setWhole(col) // pins it
+		return
+	}
+	s.wants.lists = append(s.wants.lists, listWant{change: c, key: s.keys.Cache(childrenName(dispatch.Thread, string(guild))), fields: true})
 }
 
 func (s *Store) read(ctx context.Context, rdb redis.Cmdable) (misses int, err error) {
 	pipe := rdb.Pipeline()
-	fields := make(map[*collection]*redis.SliceCmd, len(s.wants.fields))
-	for c, ids := range s.wants.fields {
+	values := make(map[*collection]*redis.SliceCmd, len(s.wants.fields))
+	for c, f := range s.wants.fields {
 		if _, all := s.wants.whole[c]; all {
 			continue
 		}
-		misses += len(ids)
-		fields[c] = pipe.HMGet(ctx, c.key, ids...)
+		misses += len(f.ids)
+		values[c] = pipe.HMGet(ctx, c.key, f.ids...)
 	}
 	whole := make(map[*collection]*redis.MapStringStringCmd, len(s.wants.whole))
 	for c := range s.wants.whole {
 		misses++
 		whole[c] = pipe.HGetAll(ctx, c.key)
 	}
-	indexes := make([]*redis.StringSliceCmd, len(s.wants.indexes))
-	for i, c := range s.wants.indexes {
+	lists := make([]*redis.StringSliceCmd, len(s.wants.lists))
+	for i, want := range s.wants.lists {
 		misses++
-		indexes[i] = pipe.ZRange(ctx, s.keys.Cache("buckets:"+string(s.scopeID(c))), 0, -1)
+		if want.fields {
+			lists[i] = pipe.HKeys(ctx, want.key)
+		} else {
+			lists[i] = pipe.ZRange(ctx, want.key, 0, -1)
+		}
 	}
 	if _, err := pipe.Exec(ctx); err != nil && !errors.Is(err, redis.Nil) {
 		return misses, fmt.Errorf("cache: read previous states of shard %d: %w", s.keys.ID, err)
 	}
-	for c, cmd := range fields {
+	for c, cmd := range values {
 		expires, now := s.expiry(c), s.now(c)
 		for i, value := range cmd.Val() {
 			var raw []byte
 			if text, ok := value.(string); ok {
 				raw = []byte(text)
 			}
-			s.mem.learn(c, []byte(s.wants.fields[c][i]), raw, expires, now)
+			s.mem.learn(c, []byte(s.wants.fields[c].ids[i]), raw, expires, now)
 		}
 	}
 	for c, cmd := range whole {
@@ -180,8 +309,12 @@ func (s *Store) read(ctx context.Context, rdb redis.Cmdable) (misses int, err er
 		}
 		s.mem.setWhole(c)
 	}
-	for i, c := range s.wants.indexes {
-		c.buckets = indexes[i].Val()
+	for i, want := range s.wants.lists {
+		if want.fields {
+			want.change.threads = lists[i].Val()
+		} else {
+			want.change.buckets = lists[i].Val()
+		}
 	}
 	return misses, nil
 }
@@ -201,34 +334,24 @@ func (s *Store) now(*collection) int64 { return s.latest }
 func (s *Store) locate(c *Change) (*collection, []byte) {
 	rule := &c.event.Cache
 	s.latest = max(s.latest, c.received)
-	switch rule.Kind {
-	case dispatch.User:
+	if rule.Kind == dispatch.User {
 		return s.global(rule.Kind), []byte(selfID)
-	case dispatch.Guild, dispatch.Emojis, dispatch.Stickers:
-		id := c.fields.ID(rule.ID)
-		if id == nil {
-			return nil, nil
-		}
-		return s.global(rule.Kind), id
-	case dispatch.Entitlement, dispatch.Subscription:
-		id := c.fields.ID(rule.ID)
-		if id == nil {
-			return nil, nil
-		}
-		return s.global(rule.Kind), id
-	case dispatch.ThreadMember:
-		thread, user := c.fields.ID(dispatch.ID), c.fields.ID(rule.ID)
-		if thread == nil || user == nil {
-			return nil, nil
-		}
-		return s.children(rule.Kind, thread), user
-	case dispatch.Message:
-		id := c.fields.ID(rule.ID)
-		return s.messages(c, id), id
 	}
 	id := c.fields.ID(rule.ID)
+	if rule.Kind == dispatch.ThreadMember {
+		if id == nil {
+			id = s.self
+		}
+		return s.children(rule.Kind, c.fields.ID(dispatch.ID)), id
+	}
 	if id == nil {
 		return nil, nil
+	}
+	switch {
+	case rule.Kind == dispatch.Message:
+		return s.messages(c, id), id
+	case isGlobal(rule.Kind):
+		return s.global(rule.Kind), id
 	}
 	return s.children(rule.Kind, c.fields.ID(dispatch.GuildID)), id
 }
@@ -252,13 +375,13 @@ func (s *Store) global(kind dispatch.Kind) *collection {
 	return s.collection(kind, nil, string(kind))
 }
 
-// children returns the collection of a kind that has one hash a guild; nil
-// outside guilds.
-func (s *Store) children(kind dispatch.Kind, guild []byte) *collection {
-	if guild == nil {
+// children returns the collection of a kind that has one hash a guild, or a thread;
+// nil without one.
+func (s *Store) children(kind dispatch.Kind, parent []byte) *collection {
+	if parent == nil {
 		return nil
 	}
-	return s.collection(kind, guild, "")
+	return s.collection(kind, parent, "")
 }
 
 func (s *Store) collection(kind dispatch.Kind, guild []byte, name string) *collection {
@@ -276,7 +399,7 @@ func (s *Store) collection(kind dispatch.Kind, guild []byte, name string) *colle
 	return in.kinds[k]
 }
 
-func childrenName(kind dispatch.Kind, guild string) string { return string(kind) + ":" + guild }
+func childrenName(kind dispatch.Kind, parent string) string { return string(kind) + ":" + parent }
 
 // messages returns the collection that a message belongs to.
 func (s *Store) messages(c *Change, id []byte) *collection {

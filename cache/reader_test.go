@@ -141,7 +141,11 @@ func TestReaderReadsTheRecordedSession(t *testing.T) {
 	}
 	b.commit()
 	guilds, members := 0, 0
-	for _, id := range b.rdb.HKeys(t.Context(), b.keys.Cache("guild")).Val() {
+	ids, err := b.store.Guilds(t.Context(), b.rdb)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range ids {
 		if _, err := r.Guild(t.Context(), id); err != nil {
 			t.Error(err)
 		}

@@ -187,6 +187,9 @@ func (b *builder) item(d *gateway.Dispatch, c *cache.Change, flags wire.Flags) e
 	if c.Sync {
 		flags |= wire.Sync
 	}
+	if c.Partial {
+		flags |= wire.Partial
+	}
 	if b.events.wanted(d.Type) {
 		lane := wire.Lane(c.Key(), len(b.streams))
 		it.stream = b.streams[lane]
