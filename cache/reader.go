@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 
@@ -60,6 +61,26 @@ func (r *Reader) Raw(ctx context.Context, kind, guildID, id string) (json.RawMes
 	}
 	b := r.Batch()
 	return read(ctx, b, item(b, one(id, r.place(dispatch.Kind(kind), guildID)), asRaw))
+}
+
+// RawAll yields entities of a guild as Raw returns them: those with the ids
+// given, or all. kind is as for Raw, but emojis, stickers and user; guildID is
+// empty for what belongs to no guild, and for guild, whose are all guilds.
+func (r *Reader) RawAll(ctx context.Context, kind, guildID string, ids ...string) iter.Seq2[json.RawMessage, error] {
+	p := r.place(dispatch.Kind(kind), guildID)
+	switch {
+	case !slices.Contains(plainKinds, kind) || kind == string(dispatch.Emojis) || kind == string(dispatch.Stickers) || kind == string(dispatch.User):
+		p.err = fmt.Errorf("cache: no kind %q with entities to list", kind)
+	case kind == string(dispatch.Guild):
+		p.shards = r.everyShard()
+	}
+	return func(yield func(json.RawMessage, error) bool) {
+		for e, err := range r.some(ctx, p, ids) {
+			if !yield(e.raw, err) {
+				return
+			}
+		}
+	}
 }
 
 // RawMessage returns one message as Discord sent it, with its edits, reactions

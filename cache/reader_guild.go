@@ -30,11 +30,11 @@ func (r *Reader) GuildIDs(ctx context.Context) ([]string, error) {
 	return ids, nil
 }
 
-// Guilds yields all guilds that are known, of every shard.
-func (r *Reader) Guilds(ctx context.Context) iter.Seq2[*discordgo.Guild, error] {
+// Guilds yields guilds, of every shard.
+func (r *Reader) Guilds(ctx context.Context, guildIDs ...string) iter.Seq2[*discordgo.Guild, error] {
 	p := r.place(dispatch.Guild, "")
 	p.shards = r.everyShard()
-	return pages(ctx, r, guilds, p, nil)
+	return pages(ctx, r, guilds, p, guildIDs)
 }
 
 // Guild returns a guild, without its collections: they are read by themselves.

@@ -236,26 +236,29 @@ type readCase struct {
 	n    int    // how many there are
 }
 
-func kindCase[T any](name string, one func(context.Context, string) (*T, error), all func(context.Context) iter.Seq2[*T, error], id, want string, n int) readCase {
+func kindCase[T any](name string, one func(context.Context, string) (*T, error), all func(context.Context, ...string) iter.Seq2[*T, error], id, want string, n int) readCase {
 	return readCase{
 		name: name, want: want, n: n,
 		one:  func(ctx context.Context) (any, error) { return one(ctx, id) },
 		none: func(ctx context.Context) (any, error) { return one(ctx, "404") },
-		all:  func(ctx context.Context) []any { return anys(all(ctx)) },
+		all: func(ctx context.Context) []any {
+			if some := anys(all(ctx, "404", id)); len(some) != 1 {
+				return []any{name + " by id", some}
+			}
+			return anys(all(ctx))
+		},
 	}
 }
 
 func childCase[T any](name string, one func(context.Context, string, string) (*T, error), all func(context.Context, string, ...string) iter.Seq2[*T, error], id, want string, n int) readCase {
 	c := kindCase(name, func(ctx context.Context, id string) (*T, error) { return one(ctx, "9", id) },
-		func(ctx context.Context) iter.Seq2[*T, error] { return all(ctx, "9") }, id, want, n)
+		func(ctx context.Context, ids ...string) iter.Seq2[*T, error] { return all(ctx, "9", ids...) }, id, want, n)
+	in := c.all
 	c.all = func(ctx context.Context) []any {
-		if some := anys(all(ctx, "9", "404", id)); len(some) != 1 {
-			return []any{name + " by id", some}
-		}
 		if none := anys(all(ctx, "8")); len(none) != 1 || !isNotCached(none[0]) {
 			return []any{name + " of another guild", none, 0, 0}
 		}
-		return anys(all(ctx, "9"))
+		return in(ctx)
 	}
 	return c
 }
@@ -490,5 +493,43 @@ func TestReaderLaysOverAll(t *testing.T) {
 	slices.Sort(got)
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got)\n%s", diff)
+	}
+}
+
+// TestReaderRawAll yields the JSON of all of a kind, and of some in the order of
+// their ids, of one shard and of several.
+func TestReaderRawAll(t *testing.T) {
+	t.Parallel()
+	l, r := newLayout(t, 2)
+	l.guild9()
+	l.put("4194304", "guild", "4194304", `{"id":"4194304"}`) // on shard 1
+	l.put("4194304", "entitlement", "98", `{"id":"98"}`)
+	for _, c := range []struct {
+		kind, guildID string
+		ids           []string
+		want          string
+	}{
+		{"thread", "9", nil, `{"id":"20","type":11,"parent_id":"10","member_count":3,"status":"x"}`},
+		{"member", "9", []string{"2", "404", "1"}, `{"user":{"id":"2"},"roles":[]} {"user":{"id":"1"},"roles":["5","6"]}`},
+		{"guild", "", []string{"4194304", "9"}, `{"id":"4194304"} {"id":"9","name":"g","owner_id":"1","member_count":12,"unavailable":false}`},
+		{"entitlement", "", []string{"98", "1", "96"}, `{"id":"98"} {"id":"96","sku_id":"s"}`},
+	} {
+		var got []string
+		for raw, err := range r.RawAll(t.Context(), c.kind, c.guildID, c.ids...) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			got = append(got, string(raw))
+		}
+		if strings.Join(got, " ") != c.want {
+			t.Errorf("%s: %v, want %s", c.kind, got, c.want)
+		}
+	}
+	for _, kind := range []string{"emojis", "message", "people"} {
+		for raw, err := range r.RawAll(t.Context(), kind, "9") {
+			if err == nil || !strings.Contains(err.Error(), kind) {
+				t.Errorf("%s: %s, %v", kind, raw, err)
+			}
+		}
 	}
 }

@@ -37,7 +37,7 @@ func (r *Reader) Messages(ctx context.Context, guildID, channelID string, limit 
 				}
 				ids.list = ids.list[:min(left, len(ids.list))]
 			}
-			for e, err := range r.byID(ctx, ids.in, ids.in.shards[0], ids.list) {
+			for e, err := range r.byID(ctx, ids.in, ids.list) {
 				if !yield(e, err) || err != nil {
 					return
 				}

@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -17,11 +18,15 @@ const readAtOnce = 500
 // pages yields the entities of a place that have one of the ids given, or without
 // ids all of them.
 func pages[T any](ctx context.Context, r *Reader, s shape[T], p place, ids []string) iter.Seq2[*T, error] {
-	all := r.all(ctx, p)
-	if len(ids) > 0 {
-		all = r.byID(ctx, p, p.shards[0], ids)
+	return decoded(s, p.guildID, r.some(ctx, p, ids))
+}
+
+// some yields the entities with the ids given, or without ids all of a place.
+func (r *Reader) some(ctx context.Context, p place, ids []string) iter.Seq2[entity, error] {
+	if len(ids) == 0 {
+		return r.all(ctx, p)
 	}
-	return decoded(s, p.guildID, all)
+	return r.byID(ctx, p, ids)
 }
 
 // decoded yields entities in their type.
@@ -40,23 +45,18 @@ func decoded[T any](s shape[T], guildID string, all iter.Seq2[entity, error]) it
 	}
 }
 
-// byID yields those of the entities with the ids given that a shard knows.
-func (r *Reader) byID(ctx context.Context, p place, shard wire.Shard, ids []string) iter.Seq2[entity, error] {
+// byID yields those of the entities with the ids given that are known, in their
+// order.
+func (r *Reader) byID(ctx context.Context, p place, ids []string) iter.Seq2[entity, error] {
 	return func(yield func(entity, error) bool) {
 		if p.err != nil {
 			yield(entity{}, p.err)
 			return
 		}
 		for page := range slices.Chunk(ids, readAtOnce) {
-			pipe := r.rdb.Pipeline()
-			answer := p.ask(ctx, pipe, shard, page)
-			_, err := pipe.Exec(ctx)
-			var found []entity
-			if err == nil {
-				found, err = answer()
-			}
+			found, err := r.page(ctx, p, page)
 			if err != nil {
-				yield(entity{}, fmt.Errorf("cache: read %d of %q: %w", len(page), p.key(shard), err))
+				yield(entity{}, fmt.Errorf("cache: read %d of %q: %w", len(page), p.key(p.shards[0]), err))
 				return
 			}
 			for _, e := range found {
@@ -66,6 +66,33 @@ func (r *Reader) byID(ctx context.Context, p place, shard wire.Shard, ids []stri
 			}
 		}
 	}
+}
+
+// page reads the entities with the ids given from all shards of a place.
+func (r *Reader) page(ctx context.Context, p place, ids []string) (found []entity, err error) {
+	pipe := r.rdb.Pipeline()
+	answers := make([]func() ([]entity, error), len(p.shards))
+	for i, shard := range p.shards {
+		answers[i] = p.ask(ctx, pipe, shard, ids)
+	}
+	if _, err := pipe.Exec(ctx); err != nil {
+		return nil, err
+	}
+	for _, answer := range answers {
+		some, err := answer()
+		if err != nil {
+			return nil, err
+		}
+		found = append(found, some...)
+	}
+	if len(p.shards) > 1 {
+		order := make(map[string]int, len(ids))
+		for i, id := range ids {
+			order[id] = i
+		}
+		slices.SortStableFunc(found, func(a, b entity) int { return cmp.Compare(order[a.id], order[b.id]) })
+	}
+	return found, nil
 }
 
 // all yields all entities of a place.
@@ -104,7 +131,8 @@ func (r *Reader) list(ctx context.Context, p place, shard wire.Shard) iter.Seq2[
 			yield(entity{}, err)
 			return
 		}
-		r.byID(ctx, p, shard, entities)(yield)
+		p.shards = []wire.Shard{shard}
+		r.byID(ctx, p, entities)(yield)
 	}
 }
 

@@ -141,11 +141,7 @@ func TestReaderReadsTheRecordedSession(t *testing.T) {
 	}
 	b.commit()
 	guilds, members := 0, 0
-	ids, err := b.store.Guilds(t.Context(), b.rdb)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, id := range ids {
+	for _, id := range b.rdb.HKeys(t.Context(), b.keys.Cache("guild")).Val() {
 		if _, err := r.Guild(t.Context(), id); err != nil {
 			t.Error(err)
 		}

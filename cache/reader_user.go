@@ -111,10 +111,9 @@ func (r *Reader) Entitlement(ctx context.Context, entitlementID string) (*discor
 	return read(ctx, b, b.Entitlement(entitlementID))
 }
 
-// Entitlements yields all entitlements that dispatches have told of, of every
-// shard.
-func (r *Reader) Entitlements(ctx context.Context) iter.Seq2[*discordgo.Entitlement, error] {
-	return pages(ctx, r, entitlements, r.place(dispatch.Entitlement, ""), nil)
+// Entitlements yields entitlements that dispatches have told of, of every shard.
+func (r *Reader) Entitlements(ctx context.Context, entitlementIDs ...string) iter.Seq2[*discordgo.Entitlement, error] {
+	return pages(ctx, r, entitlements, r.place(dispatch.Entitlement, ""), entitlementIDs)
 }
 
 // Subscription returns a user's subscription to the application's SKUs.
@@ -123,8 +122,7 @@ func (r *Reader) Subscription(ctx context.Context, subscriptionID string) (*disc
 	return read(ctx, b, b.Subscription(subscriptionID))
 }
 
-// Subscriptions yields all subscriptions that dispatches have told of, of every
-// shard.
-func (r *Reader) Subscriptions(ctx context.Context) iter.Seq2[*discordgo.Subscription, error] {
-	return pages(ctx, r, subscriptions, r.place(dispatch.Subscription, ""), nil)
+// Subscriptions yields subscriptions that dispatches have told of, of every shard.
+func (r *Reader) Subscriptions(ctx context.Context, subscriptionIDs ...string) iter.Seq2[*discordgo.Subscription, error] {
+	return pages(ctx, r, subscriptions, r.place(dispatch.Subscription, ""), subscriptionIDs)
 }
