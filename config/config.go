@@ -94,7 +94,8 @@ type Replay struct {
 	DrainTimeout    time.Duration
 	DeadLength      int
 	DeadAge         time.Duration
-	Off             []string // listeners
+	Expire          map[string]time.Duration // by event type or custom event; 0: never
+	Off             []string                 // listeners
 }
 
 // Log shapes the log on standard error.

@@ -36,6 +36,7 @@ func defaults() *config.Config {
 			Group: "workers", Start: "0", Concurrency: 64, MaxInHand: 4096, MaxDeliveries: 5,
 			Backoff: time.Second, BackoffMax: time.Minute, ListenerTimeout: 30 * time.Second,
 			Lease: 5 * time.Second, DrainTimeout: 25 * time.Second, DeadLength: 10000, DeadAge: 336 * time.Hour,
+			Expire: map[string]time.Duration{"INTERACTION_CREATE": 3 * time.Second, "TYPING_START": 10 * time.Second},
 		},
 		Log: config.Log{Level: slog.LevelInfo, Format: "text"},
 	}
@@ -119,6 +120,7 @@ replay:
   drain_timeout: 5s
   dead_length: 77
   dead_age: 24h
+  expire: [TYPING_START=0, orders.created=1h]
   off: [welcome, edit-log]
 log: {level: debug, format: json}
 admin: {addr: "127.0.0.1:9090"}
@@ -139,7 +141,7 @@ admin: {addr: "127.0.0.1:9090"}
 		Replay: config.Replay{
 			Group: "images", Start: "2026-01-02T15:04:05Z", Concurrency: 8, MaxInHand: 100, MaxDeliveries: 3,
 			Backoff: 250 * time.Millisecond, BackoffMax: 10 * time.Second, ListenerTimeout: time.Minute,
-			Lease: 2 * time.Second, DrainTimeout: 5 * time.Second, DeadLength: 77, DeadAge: 24 * time.Hour,
+			Lease: 2 * time.Second, DrainTimeout: 5 * time.Second, DeadLength: 77, DeadAge: 24 * time.Hour, Expire: map[string]time.Duration{"TYPING_START": 0, "orders.created": time.Hour},
 			Off: []string{"welcome", "edit-log"},
 		},
 		Log:   config.Log{Level: slog.LevelDebug, Format: "json"},
@@ -158,7 +160,7 @@ admin: {addr: "127.0.0.1:9090"}
 		"forward.max_bytes": "1GiB", "forward.max_payload": "512KiB", "forward.buffer_bytes": "16MB", "forward.codec": "msgpack",
 		"replay.group": "images", "replay.start": "2026-01-02T15:04:05Z", "replay.concurrency": "8", "replay.max_in_hand": "100",
 		"replay.max_deliveries": "3", "replay.backoff": "250ms", "replay.backoff_max": "10s", "replay.listener_timeout": "1m",
-		"replay.lease": "2s", "replay.drain_timeout": "5s", "replay.dead_length": "77", "replay.dead_age": "24h",
+		"replay.lease": "2s", "replay.drain_timeout": "5s", "replay.dead_length": "77", "replay.dead_age": "24h", "replay.expire": "TYPING_START=0, orders.created=1h",
 		"replay.off": "welcome,edit-log", "log.level": "debug", "log.format": "json", "admin.addr": "127.0.0.1:9090",
 	}
 	if len(texts) != len(config.Keys())-1 { // discord.token_file has a test of its own
@@ -293,6 +295,7 @@ func TestPackageConfigs(t *testing.T) {
 		Prefix: "sluice", Group: "workers", Start: "0", Concurrency: 64, MaxInHand: 4096, MaxDeliveries: 5,
 		Backoff: time.Second, BackoffMax: time.Minute, ListenerTimeout: 30 * time.Second, Lease: 5 * time.Second,
 		DrainTimeout: 25 * time.Second, DeadLength: 10000, DeadAge: 336 * time.Hour, Off: []string{"welcome"},
+		Expire: map[string]time.Duration{"INTERACTION_CREATE": 3 * time.Second, "TYPING_START": 10 * time.Second},
 		Events: []string{">"},
 	}
 	if diff := cmp.Diff(wantReplay, c.ReplayConfig()); diff != "" {

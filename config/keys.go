@@ -251,6 +251,12 @@ var keys = []key{
 		set: func(c *Config, text string) error { return duration(&c.Replay.DeadAge, text, time.Minute) },
 	},
 	{
+		path: "replay.expire", text: "INTERACTION_CREATE=3s,TYPING_START=10s", want: "types and durations, separated by commas (TYPING_START=10s); 0 is never",
+		doc: "When an event of a type is too old to be run, counted from when it was written, by Redis' clock; it is then counted. A listener's own `MaxAge` goes first. " +
+			"For INTERACTION_CREATE only a listener's first run is meant. Types that are not named keep the default.",
+		set: func(c *Config, text string) error { return parseExpire(&c.Replay.Expire, text) },
+	},
+	{
 		path: "replay.off", want: "names of listeners, separated by commas",
 		doc: "Listeners to pass over. What they would have been given is counted.",
 		set: func(c *Config, text string) error { return list(&c.Replay.Off, text, nil) },

@@ -66,6 +66,7 @@ func (c *Config) ReplayConfig() replay.Config {
 		DrainTimeout:    c.Replay.DrainTimeout,
 		DeadLength:      c.Replay.DeadLength,
 		DeadAge:         c.Replay.DeadAge,
+		Expire:          c.Replay.Expire,
 		Off:             c.Replay.Off,
 		Events:          c.Forward.Events,
 	}

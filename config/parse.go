@@ -13,6 +13,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/sluicehq/sluice/internal/dispatch"
 	"github.com/sluicehq/sluice/internal/rawjson"
 )
 
@@ -290,6 +291,40 @@ func isStreamID(text string) bool {
 	_, err1 := strconv.ParseUint(ms, 10, 64)
 	_, err2 := strconv.ParseUint(seq, 10, 64)
 	return err1 == nil && err2 == nil
+}
+
+// parseExpire reads what expires when: TYPING_START=10s,orders.created=1h.
+func parseExpire(into *map[string]time.Duration, text string) error {
+	all := make(map[string]time.Duration)
+	var errs []string
+	bad := func(format string, args ...any) { errs = append(errs, fmt.Sprintf(format, args...)) }
+	for item := range strings.SplitSeq(text, ",") {
+		if item = strings.TrimSpace(item); item == "" {
+			continue
+		}
+		name, after, given := strings.Cut(item, "=")
+		name = strings.TrimSpace(name)
+		var d time.Duration
+		if err := duration(&d, strings.TrimSpace(after), 0); !given {
+			bad("%q is no type and duration", item)
+		} else if err != nil {
+			bad("%q is no duration from 0", after)
+		}
+		if proper, ok := dispatch.TypeOf(name); ok {
+			bad("%q is to be written %s", name, proper)
+		} else if !dispatch.IsType(name) && dispatch.ValidSubject(name) != nil {
+			bad("%q is no type and no custom event", name)
+		}
+		if _, twice := all[name]; twice {
+			bad("%s is there twice", name)
+		}
+		all[name] = d
+	}
+	if len(errs) > 0 {
+		return errors.New(strings.Join(errs, "; "))
+	}
+	*into = all
+	return nil
 }
 
 func parseLevel(into *slog.Level, text string) error {

@@ -70,6 +70,8 @@ func TestRefusedValues(t *testing.T) {
 		"replay.drain_timeout":       {"0s"},
 		"replay.dead_length":         {"0", "2147483648"},
 		"replay.dead_age":            {"1s", "14d"},
+		"replay.expire":              {"10s", "TYPING_START", "TYPING_START=soon", "TYPING_START=-1s", "typing.start=1s", "a b=1s", "X=1s,X=2s", "TYPING_START=10"},
+		"forward.abandon_after":      {"59s", "never", "60"},
 		"log.level":                  {"trace", "0"},
 		"log.format":                 {"xml"},
 		"admin.addr":                 {"9090", "localhost", "localhost:http"},

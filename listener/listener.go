@@ -95,10 +95,10 @@ type Options struct {
 	// that hangs may yet have its effects. 0: the worker's
 	// (replay.listener_timeout).
 	Timeout time.Duration
-	// MaxAge is how long after the gateway received it an event is worth a run. It
-	// is looked at before each run, retries too; an event that is older is counted
-	// as expired, and the listener has then ended with it: no dead letter. 0: for
-	// ever.
+	// MaxAge is how long after it was written into its stream, by Redis' clock, an
+	// event is worth a run. It is looked at before each run, retries too; an event
+	// that is older is counted as expired, and the listener has then ended with it:
+	// no dead letter. 0: what the worker says of the event's type (replay.expire).
 	MaxAge time.Duration
 	// MaxAttempts is the number of runs after which an event is given up. A worker
 	// that dies in a run has used it up. 0: the worker's (replay.max_deliveries).

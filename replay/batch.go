@@ -45,7 +45,7 @@ func (r *runner) performBatch(first *task) {
 	if r.deadline.Swap(0) == 0 {
 		return // abandoned meanwhile
 	}
-	l.counts.seconds.Observe(time.Since(now).Seconds())
+	l.counts.seconds.WithLabelValues(eventLabel(first.entry.delivery.Type)).Observe(time.Since(now).Seconds())
 	r.settleBatch()
 }
 

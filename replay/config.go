@@ -80,6 +80,14 @@ type Config struct {
 	// everything.
 	Events []string
 
+	// Expire is after how long an entry of a type is no longer run, counted from when
+	// it was written, by Redis' clock: its listeners have ended with it, and it is
+	// counted. A listener's own MaxAge goes before it. For INTERACTION_CREATE it is
+	// about a listener's first run only: what has been started in time is run again
+	// if it fails. Names are those of dispatch types (TYPING_START) and of custom
+	// events; 0: never; a type that is not named: what DefaultExpire says.
+	Expire map[string]time.Duration
+
 	// Off are names of listeners that are passed over: their entries count as
 	// ended, and are counted.
 	Off []string
@@ -131,6 +139,9 @@ func (c Config) withDefaults() (Config, error) {
 	duration("Lease", &c.Lease, 5*time.Second)
 	duration("DrainTimeout", &c.DrainTimeout, 25*time.Second)
 	duration("DeadAge", &c.DeadAge, 336*time.Hour)
+	expire, wrong := expiries(c.Expire)
+	c.Expire = expire
+	errs = append(errs, wrong...)
 	if c.Lease > 0 && c.Lease < minLease {
 		errs = append(errs, fmt.Errorf("value of Config.Lease is %v, want at least %v", c.Lease, minLease))
 	}

@@ -3,6 +3,7 @@ package replay
 import (
 	"context"
 	"slices"
+	"time"
 
 	"github.com/sluicehq/sluice/listener"
 )
@@ -82,11 +83,12 @@ type entry struct {
 	size       int    // of payload and state, in bytes
 	deliveries int    // as Redis counts them, this one included
 	state      entryState
-	counted    bool   // among its source's unacked
-	marked     bool   // Redis has, or may have, a record of its progress
-	noting     bool   // its progress is to be recorded
-	noted      int    // listeners in the record
-	from       string // a suspect's consumer; see suspicion
+	counted    bool          // among its source's unacked
+	marked     bool          // Redis has, or may have, a record of its progress
+	noting     bool          // its progress is to be recorded
+	noted      int           // listeners in the record
+	from       string        // a suspect's consumer; see suspicion
+	orphaned   time.Duration // its age when a worker that is gone got it, if it had not been delivered before
 	target     string
 	reason     string // why it is a dead letter, if no listener is
 	before     []progressLine

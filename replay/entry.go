@@ -52,6 +52,7 @@ func makeEntry(s *source, it *item, listeners []*bound, fields *dispatch.Fields)
 	e.hasGuild = guild != nil
 	e.target = in.Target
 	e.from = it.from
+	e.orphaned = it.orphaned
 	e.tasks = e.one[:0]
 	if len(listeners) > 1 {
 		e.tasks = make([]task, 0, len(listeners))

@@ -212,3 +212,22 @@ func (readConn) RemoteAddr() net.Addr             { return nil }
 func (readConn) SetDeadline(time.Time) error      { return nil }
 func (readConn) SetReadDeadline(time.Time) error  { return nil }
 func (readConn) SetWriteDeadline(time.Time) error { return nil }
+
+// Skew has the worker's server say that it is d later than it is.
+func Skew(w *Worker, d time.Duration) {
+	w.serverTime = func(ctx context.Context, n *node) (time.Time, error) {
+		now, err := serverTime(ctx, n)
+		return now.Add(d), err
+	}
+}
+
+// A ServerClock is a worker's idea of a server's time.
+type ServerClock struct{ c serverClock }
+
+// Hear takes in an answer; times of the worker's clock are since it was made.
+func (c *ServerClock) Hear(now time.Time, asked, heard time.Duration) { c.c.hear(now, asked, heard) }
+
+// Age returns the age of the entry with the id ms-0.
+func (c *ServerClock) Age(ms int64, now time.Duration) (time.Duration, bool) {
+	return c.c.age(entryID{ms: uint64(ms)}, now)
+}

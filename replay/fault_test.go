@@ -245,12 +245,10 @@ func TestListenersThatAreOff(t *testing.T) {
 	var on, off recorder
 	r := listener.New()
 	r.Add(listener.Handle("on", "#", on.listen), listener.Handle("off", "#", off.listen))
-	old := d.entry("MESSAGE_CREATE", d.guild(0, 1))
-	old.Received -= time.Minute.Milliseconds()
 	var aged recorder
 	r.Add(listener.Handle("aged", "#", aged.listen).With(listener.Options{MaxAge: 30 * time.Second}))
 	d.run(r, replay.Config{Off: []string{"off"}})
-	d.put(false, []string{d.guild(0, 1)}, []wire.Entry{old})
+	d.putAged("MESSAGE_CREATE", d.guild(0, 1), time.Minute, 0)
 	d.post(d.guild(0, 1))
 	waitFor(t, "both acked", func() bool { return on.len() == 2 && d.pending("workers") == 0 })
 	if off.len() != 0 {

@@ -48,10 +48,7 @@ const maxMarks = 100
 
 func newFellows(w *Worker) *fellows {
 	f := &fellows{w: w, key: wire.WorkersKey(w.config.Prefix, w.config.Group), known: make(map[string]fellow)}
-	f.differ = register(w.config.Metrics, prometheus.NewGaugeVec(prometheus.GaugeOpts{
-		Name: "sluice_replay_workers_differing", Help: "Live workers of the group with other listeners, or of another build, than this one.",
-		ConstLabels: prometheus.Labels{"group": w.config.Group},
-	}, []string{"in"}))
+	f.differ = w.metrics.differing
 	host, _ := os.Hostname()
 	self := fellow{Consumer: w.id, Host: host, PID: os.Getpid(), Build: build(), Started: w.epoch.UnixMilli()}
 	sorted := slices.SortedFunc(slices.Values(w.all), func(a, b *bound) int { return strings.Compare(a.name, b.name) })

@@ -86,7 +86,7 @@ func (r *reader) crashed(e *entry) {
 			t.listener.counts.passedOver.Inc()
 		default:
 			t.state, t.err = failed, errDied
-			t.listener.counts.gaveUp.Inc()
+			t.listener.counts.givenUp.WithLabelValues(reasonOf(t.err)).Inc()
 		}
 	}
 	d := r.w.desk

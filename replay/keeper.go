@@ -192,6 +192,7 @@ func (k *keeper) lose(l *lane) {
 // lostLanes logs which lanes were lost, in one line however many they are.
 func (k *keeper) lostLanes(text string, lanes []string) {
 	if len(lanes) > 0 {
+		k.w.metrics.leasesLost.Add(float64(len(lanes)))
 		k.w.lapses.log(k.w.log, slog.LevelWarn, text, slog.Int("lanes", len(lanes)), slog.Any("first", lanes[:min(len(lanes), 8)]))
 	}
 }

@@ -22,6 +22,7 @@ type node struct {
 	cluster bool
 	lanes   []*lane
 	readers [classes]*reader
+	clock   serverClock
 
 	mu sync.Mutex
 	// Guarded by mu.

@@ -325,11 +325,12 @@ func (r *reader) claim(c *conn, s *stream, pending []pendingEntry) ([]item, erro
 	if said != nil {
 		return nil, said
 	}
-	r.w.metrics.claimed.Add(float64(foreign))
+	r.w.metrics.reclaimed.Add(float64(foreign))
 	slices.SortFunc(r.items, func(a, b item) int { return a.id.compare(b.id) })
 	for i := range r.items {
 		r.items[i].progress = records[r.items[i].id]
 	}
+	r.orphans(pending)
 	return r.items, r.vanished(c, s, pending, records)
 }
 

@@ -508,7 +508,7 @@ func (r *reader) answers(c *conn, f *flight) error {
 		if err != nil {
 			return err
 		}
-		r.w.metrics.read.Add(float64(len(r.items)))
+		r.w.metrics.delivered.Add(float64(len(r.items)))
 		r.backlog = r.backlog || len(r.items) >= f.count
 		r.build(s, r.items)
 	}

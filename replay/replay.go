@@ -13,6 +13,7 @@
 package replay
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -21,7 +22,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/sluicehq/sluice/internal/wire"
@@ -46,11 +46,14 @@ type Worker struct {
 	quiet   chan struct{}   // capacity 1: a lane that is to be handed over may be still
 	letters chan DeadLetter // to be told; full: they are not. nil: nobody wants to know
 
-	epoch   time.Time // what clock counts from
-	start   string    // behind which id a group begins; made by Run
-	started atomic.Bool
-	layout  atomic.Pointer[layout]
-	runners sync.WaitGroup
+	epoch   time.Time     // what clock counts from
+	soonest time.Duration // an entry that is younger is too old for nobody
+	// serverTime asks the server that stamps a node's entries.
+	serverTime func(context.Context, *node) (time.Time, error)
+	start      string // behind which id a group begins; made by Run
+	started    atomic.Bool
+	layout     atomic.Pointer[layout]
+	runners    sync.WaitGroup
 
 	control redis.UniversalClient // scripts; made by Run
 }
@@ -115,12 +118,15 @@ func New(client redis.UniversalClient, registry *listener.Registry, config Confi
 		given:   client,
 		quiet:   make(chan struct{}, 1),
 		epoch:   time.Now(),
+
+		serverTime: serverTime,
 	}
 	w.health.log = w.log
-	w.health.errors = register(c.Metrics, prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "sluice_replay_errors_total", Help: "Times that something the worker wants of Redis failed. It is tried again.",
-		ConstLabels: prometheus.Labels{"group": c.Group},
-	}))
+	w.health.errors = w.metrics.errors
+	w.soonest = lateInteraction
+	for _, after := range c.Expire {
+		w.soonest = min(w.soonest, after)
+	}
 	known := make(map[*listener.Bound]*bound)
 	for _, l := range registry.All() {
 		o := l.Options()
@@ -137,6 +143,9 @@ func New(client redis.UniversalClient, registry *listener.Registry, config Confi
 		if o, ok := l.Batch(); ok {
 			b.gather = &gather{size: o.MaxSize, wait: o.MaxWait}
 			w.desk.core.gathers = append(w.desk.core.gathers, b.gather)
+		}
+		if b.maxAge > 0 {
+			w.soonest = min(w.soonest, b.maxAge)
 		}
 		b.counts = w.metrics.of(b.name)
 		known[l] = b

@@ -6,6 +6,7 @@ import (
 	"math/bits"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/sluicehq/sluice/internal/dispatch"
 	"github.com/sluicehq/sluice/internal/wire"
@@ -15,10 +16,11 @@ import (
 type item struct {
 	id         entryID
 	deliveries int
-	gone       bool   // no longer in the stream, only pending
-	fate       fate   // of a pending one
-	from       string // of a suspect: the consumer it is pending for
-	progress   []byte // the record of it, nil if there is none
+	gone       bool          // no longer in the stream, only pending
+	fate       fate          // of a pending one
+	from       string        // of a suspect: the consumer it is pending for
+	progress   []byte        // the record of it, nil if there is none
+	orphaned   time.Duration // see entry
 	entry      wire.Entry
 	bad        error
 }
@@ -229,7 +231,8 @@ type pendingEntry struct {
 	id         entryID
 	consumer   string
 	deliveries int
-	chosen     bool // a suspect whose turn has come
+	idle       time.Duration // since it was delivered last
+	chosen     bool          // a suspect whose turn has come
 }
 
 // readPending reads what XPENDING answers with a range.
@@ -262,9 +265,11 @@ func readPending(c *conn, into []pendingEntry) ([]pendingEntry, error) {
 		} else {
 			p.consumer = string(word)
 		}
-		if _, err = c.want(':'); err != nil { // idle
+		idle, err := c.want(':')
+		if err != nil {
 			return into, err
 		}
+		p.idle = time.Duration(idle) * time.Millisecond
 		deliveries, err := c.want(':')
 		if err != nil {
 			return into, err

@@ -62,7 +62,11 @@ func (w *Worker) Run(ctx context.Context) error {
 		w.startRunner(express)
 	}
 	for _, n := range lay.nodes {
+		if err := n.askTime(ctx); err != nil && ctx.Err() == nil {
+			w.log.Warn("can't ask Redis for its time; until it answers nothing expires", "err", err)
+		}
 		services.Go(func() { n.run(serving) })
+		services.Go(func() { n.keepTime(serving) })
 		for _, r := range n.readers {
 			reading.Go(func() { r.run(ctx) })
 		}

@@ -139,7 +139,7 @@ func (r *runner) perform(t *task) (outcome, time.Duration) {
 	}
 	l.counts.runs.Inc()
 	if took := time.Since(now); took >= time.Millisecond {
-		l.counts.seconds.Observe(took.Seconds())
+		l.counts.seconds.WithLabelValues(eventLabel(e.delivery.Type)).Observe(took.Seconds())
 	}
 	if r.err == nil {
 		return succeeded, 0
@@ -156,8 +156,8 @@ func (w *Worker) passOver(t *task, now time.Time) (o outcome, not bool) {
 	case l.off:
 		l.counts.passedOver.Inc()
 		return succeeded, true
-	case l.maxAge > 0 && now.Sub(e.delivery.Received) > l.maxAge:
-		l.counts.expired.Inc()
+	case w.expired(t, now.Sub(w.epoch)):
+		l.counts.expired.WithLabelValues(eventLabel(e.delivery.Type)).Inc()
 		return succeeded, true
 	}
 	return 0, false
@@ -178,10 +178,11 @@ func (r *runner) judge(t *task, err error) (outcome, time.Duration) {
 		attrs = append(attrs, slog.String("stack", string(stack.Stack)))
 	}
 	if t.attempt >= l.maxAttempts || listener.Discarded(err) {
-		l.counts.gaveUp.Inc()
+		l.counts.givenUp.WithLabelValues(reasonOf(err)).Inc()
 		w.givenUp.log(w.log, slog.LevelWarn, "listener was given up for an entry", attrs...)
 		return gaveUp, 0
 	}
+	l.counts.retries.Inc()
 	delay, asked := listener.RetryDelay(err)
 	if asked {
 		delay = min(delay, w.config.BackoffMax)
@@ -205,7 +206,7 @@ func (w *Worker) backoff(failed int) time.Duration {
 // desk's mutex held.
 func (w *Worker) abandon(t *task) {
 	t.err = errAbandoned
-	t.listener.counts.gaveUp.Inc()
+	t.listener.counts.givenUp.WithLabelValues(reasonOf(t.err)).Inc()
 	w.desk.finish(t, gaveUp)
 }
 
