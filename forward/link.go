@@ -42,6 +42,9 @@ func dial(ctx context.Context, rdb redis.UniversalClient, key string) (*link, er
 		if node, err = c.MasterForKey(ctx, key); err != nil {
 			return nil, fmt.Errorf("find the node of %q: %w", key, err)
 		}
+		// A connection is made anew after an error, which may be that the node has
+		// been killed or demoted: the next try is to know. This does not block.
+		c.ReloadState(ctx)
 	default:
 		return nil, fmt.Errorf("a %T can't be committed on: want a *redis.Client or a *redis.ClusterClient", rdb)
 	}

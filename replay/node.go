@@ -62,6 +62,7 @@ func (n *node) connect(ctx context.Context, buffer int) (*conn, error) {
 		if err != nil {
 			return nil, err
 		}
+		client.ReloadState(ctx) // the node may be gone: the next try is to know; this does not block
 		opt = *master.Options()
 	}
 	return dial(ctx, opt, buffer)

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/redis/go-redis/v9"
 	"github.com/redis/go-redis/v9/maintnotifications"
@@ -238,6 +239,9 @@ func (t target) client() (redis.UniversalClient, error) {
 		o := t.cluster
 		o.MaxRetries, o.ReadBufferSize, o.ContextTimeoutEnabled, o.MaintNotificationsConfig = -1, ReadBufferBytes, true, quiet
 		o.ReadOnly, o.RouteByLatency, o.RouteRandomly = false, false, false
+		// By itself go-redis would send to a killed master for a minute after its
+		// replica was promoted: a dead node names no other.
+		o.ClusterStateReloadInterval = 2 * time.Second
 		o.IdentitySuffix = "sluice"
 		addTLS(o.TLSConfig)
 		return redis.NewClusterClient(o), nil

@@ -194,7 +194,8 @@ func (s *Server) launch() error {
 	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
 		select {
 		case <-p.exited:
-			if bytes.Contains(s.log(), []byte("Address already in use")) {
+			// A cluster's node listens also at its port plus 10,000.
+			if log := s.log(); bytes.Contains(log, []byte("Address already in use")) || bytes.Contains(log, []byte("port number too high")) {
 				return fmt.Errorf("%w: %s", errPort, s.addr)
 			}
 			return fmt.Errorf("redis-server %q exited: %v; its log:\n%s", args, p.err, s.log())

@@ -164,7 +164,7 @@ func eventually(t *testing.T, what string, done func() bool) {
 // A run is one deployment: a Discord, a Redis, a prefix.
 type run struct {
 	discord *gatewaytest.Server
-	rdb     *redis.Client
+	rdb     redis.UniversalClient
 	prefix  string
 	shards  int
 	lanes   int
@@ -287,5 +287,12 @@ func unmarshal(t *testing.T, text []byte, v any) {
 	t.Helper()
 	if err := json.Unmarshal(text, v); err != nil {
 		t.Errorf("%.200q: %v", text, err)
+	}
+}
+
+func writeFile(t *testing.T, name, text string) {
+	t.Helper()
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
 	}
 }

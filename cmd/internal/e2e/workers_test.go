@@ -43,7 +43,12 @@ type kill struct {
 
 func newCrew(t *testing.T, redisAddr string, flags ...string) *crew {
 	t.Helper()
-	c := &crew{run: newViolence(t, redisAddr), path: filepath.Join(t.TempDir(), "journal")}
+	return newCrewOf(t, newViolence(t, redisAddr), flags...)
+}
+
+func newCrewOf(t *testing.T, r *run, flags ...string) *crew {
+	t.Helper()
+	c := &crew{run: r, path: filepath.Join(t.TempDir(), "journal")}
 	c.flags = append(append(c.flags, "--replay.backoff=50ms", "--replay.backoff_max=400ms",
 		fmt.Sprintf("--replay.max_in_hand=%d", inHand), fmt.Sprintf("--replay.max_deliveries=%d", deadAfter)), flags...)
 	var err error
