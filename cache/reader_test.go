@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice/cache"
-	"github.com/sluicehq/sluice/internal/corpus"
 )
 
 func newReader(t testing.TB, b *bench) *cache.Reader {
@@ -127,53 +126,5 @@ func TestReader(t *testing.T) {
 	cancel()
 	if _, err := r.Guild(ended, "9"); !errors.Is(err, context.Canceled) {
 		t.Errorf("under an ended context: %v", err)
-	}
-}
-
-// TestReaderReadsTheRecordedSession decodes everything that the recorded session
-// leaves in the cache.
-func TestReaderReadsTheRecordedSession(t *testing.T) {
-	t.Parallel()
-	b := newBench(t, cache.Config{})
-	r := newReader(t, b)
-	for _, e := range corpus.SessionEnvelopes() {
-		b.build(e.Type, string(e.Payload))
-	}
-	b.commit()
-	guilds, members := 0, 0
-	for _, id := range b.rdb.HKeys(t.Context(), b.keys.Cache("guild")).Val() {
-		if _, err := r.Guild(t.Context(), id); err != nil {
-			t.Error(err)
-		}
-		guilds++
-		for _, err := range r.Members(t.Context(), id) {
-			if err != nil {
-				t.Fatal(err)
-			}
-			members++
-		}
-		for _, err := range r.Channels(t.Context(), id) {
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-		for _, err := range r.Threads(t.Context(), id) {
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-		for _, err := range r.Roles(t.Context(), id) {
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-		for _, err := range r.VoiceStates(t.Context(), id) {
-			if err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	if guilds != 4 || members < 1000 {
-		t.Errorf("%d guilds with %d members, want 4 with more than 1,000", guilds, members)
 	}
 }
