@@ -65,11 +65,11 @@ func idle(entity, what, value string) bool {
 // besideForm is Canonical, and leaves the answers of a poll out that nobody chose.
 func besideForm(what, value string) string {
 	if what == "poll" {
-		var poll counts
-		if json.Unmarshal([]byte(value), &poll) == nil {
-			poll.Answers = slices.DeleteFunc(poll.Answers, func(a answer) bool { return a == answer{ID: a.ID} })
-			return encode(poll)
-		}
+		chosen := slices.DeleteFunc(elements(member(value, "answer_counts")), func(a string) bool {
+			count, _ := number(a, "count")
+			return isObject(a) && count == 0 && member(a, "me_voted") != "true"
+		})
+		value = `{"answer_counts":[` + strings.Join(chosen, ",") + "]}"
 	}
 	return Canonical(value)
 }

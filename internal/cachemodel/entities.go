@@ -199,7 +199,7 @@ func (m *Model) of(kind, guild, name, want string) (ids []string) {
 
 // voice keeps beside a cached channel what a dispatch says of the voice chat in
 // it, and returns the channel with what was kept before laid over.
-func (m *Model) voice(guild, d string, names ...string) (before State) {
+func (m *Model) voice(guild, d string) (before State) {
 	channel := id(d, "id")
 	for _, kind := range []string{"thread", "channel"} {
 		key := m.child(kind, guild)
@@ -212,7 +212,7 @@ func (m *Model) voice(guild, d string, names ...string) (before State) {
 			kept = "{}"
 		}
 		before = taken(overlay(value, kept))
-		for _, name := range names {
+		for _, name := range []string{"status", "voice_start_time"} {
 			if said := member(d, name); said != "" {
 				kept = overlay(kept, `{"`+name+`":`+said+`}`)
 			}

@@ -217,50 +217,37 @@ func (m *Model) takeReaction(r *reaction, d string) {
 	*count = max(*count-1, 0)
 }
 
-// An answer is the votes for one answer of a poll.
-type answer struct {
-	ID      int  `json:"id"`
-	Count   int  `json:"count"`
-	MeVoted bool `json:"me_voted"`
-}
-
-// counts is what is kept of a poll.
-type counts struct {
-	Answers []answer `json:"answer_counts"`
-}
-
-// vote keeps a poll's votes beside its message.
+// vote keeps the votes for each answer of a poll beside its message.
 func (m *Model) vote(add bool, key, message, value, d string) {
 	kept, ok := m.get(key, message+":poll")
 	if !ok {
-		if kept = member(member(value, "poll"), "results"); !isObject(kept) {
-			kept = "{}"
-		}
+		kept = member(member(value, "poll"), "results")
 	}
-	var poll counts
-	decode(kept, &poll)
 	which, ok := number(d, "answer_id")
 	if !ok {
 		return
 	}
-	at := slices.IndexFunc(poll.Answers, func(a answer) bool { return a.ID == which })
+	answers := elements(member(kept, "answer_counts"))
+	at := slices.IndexFunc(answers, func(a string) bool { n, ok := number(a, "id"); return ok && n == which })
 	if at < 0 {
 		if !add {
 			return
 		}
-		at = len(poll.Answers)
-		poll.Answers = append(poll.Answers, answer{ID: which})
+		at = len(answers)
+		answers = append(answers, encode(map[string]int{"id": which}))
 	}
-	a := &poll.Answers[at]
-	switch own := m.own(d); {
-	case add:
-		a.Count++
-		a.MeVoted = a.MeVoted || own
-	default:
-		a.Count = max(a.Count-1, 0)
-		a.MeVoted = a.MeVoted && !own
+	count, _ := number(answers[at], "count")
+	voted := member(answers[at], "me_voted") == "true"
+	if add {
+		count++
+	} else {
+		count = max(count-1, 0)
 	}
-	m.set(key, message+":poll", encode(poll))
+	if m.own(d) {
+		voted = add
+	}
+	answers[at] = overlay(answers[at], encode(map[string]any{"count": count, "me_voted": voted}))
+	m.set(key, message+":poll", `{"answer_counts":[`+strings.Join(answers, ",")+`]}`)
 }
 
 func decode(text string, v any) {

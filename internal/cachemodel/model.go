@@ -110,13 +110,11 @@ func (m *Model) Apply(name string, payload []byte) State {
 		return m.threadMemberUpdate(d)
 	case "THREAD_MEMBERS_UPDATE":
 		return m.threadMembersUpdate(d)
-	case "VOICE_CHANNEL_STATUS_UPDATE":
-		return m.voice(id(d, "guild_id"), d, "status")
-	case "VOICE_CHANNEL_START_TIME_UPDATE":
-		return m.voice(id(d, "guild_id"), d, "voice_start_time")
+	case "VOICE_CHANNEL_STATUS_UPDATE", "VOICE_CHANNEL_START_TIME_UPDATE":
+		return m.voice(id(d, "guild_id"), d)
 	case "CHANNEL_INFO":
 		for _, x := range elements(member(d, "channels")) {
-			m.voice(id(d, "guild_id"), x, "status", "voice_start_time")
+			m.voice(id(d, "guild_id"), x)
 		}
 	default:
 		return m.message(name, d)

@@ -105,7 +105,7 @@ func TestRules(t *testing.T) {
 			{"MESSAGE_POLL_VOTE_ADD", `{"message_id":"50","channel_id":"20","guild_id":"1","user_id":"5","answer_id":2}`, ""},
 			{"MESSAGE_POLL_VOTE_REMOVE", `{"message_id":"50","channel_id":"20","guild_id":"1","user_id":"5","answer_id":1}`, ""},
 			{"MESSAGE_UPDATE", `{"id":"50","channel_id":"20","guild_id":"1","reactions":[]}`, message},
-		}, map[string]string{"message:20:0 50:reactions": "", "message:20:0 50:poll": `{"answer_counts":[{"id":2,"count":1,"me_voted":false}]}`}},
+		}, map[string]string{"message:20:0 50:reactions": "", "message:20:0 50:poll": `{"answer_counts":[{"count":1,"id":2,"me_voted":false}]}`}},
 		{"a channel takes along what it had", []step{
 			{"READY", ready, ""},
 			{"GUILD_CREATE", guild, ""},
