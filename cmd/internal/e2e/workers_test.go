@@ -27,11 +27,13 @@ const (
 // A crew is a run with workers that keep a journal.
 type crew struct {
 	*run
-	path  string
-	marks *os.File
-	alive []*program
-	rerun int64 // entries that were pending for processes when they were killed, frozen or stopped
-	kills []kill
+	server  *redistest.Server // nil: not to be killed
+	forward *program          // the gateway
+	path    string
+	marks   *os.File
+	alive   []*program
+	rerun   int64 // entries that were pending for processes when they were killed, frozen or stopped
+	kills   []kill
 }
 
 // A kill is a worker that was killed, with the lanes it held.
@@ -241,7 +243,29 @@ func TestWorkersUnderViolence(t *testing.T) {
 		longest = 15 * time.Second
 	}
 	c := newCrew(t, redistest.Start(t).Addr())
-	c.gateway(t)
+	c.suffer(t, count, guilds, rate, pause, longest, "kill", "freeze", "term", "join")
+}
+
+// TestAllUnderViolence does the same, and kills Redis and the gateway too. Redis
+// loses nothing that it has confirmed.
+func TestAllUnderViolence(t *testing.T) {
+	t.Parallel()
+	count, guilds, rate, pause := 4_000, 100, 300, time.Second
+	longest := time.Second
+	if *full {
+		count, guilds, rate, pause = 60_000, 500, 400, 3*time.Second
+		longest = 15 * time.Second
+	}
+	server := redistest.Start(t, "--appendonly", "yes", "--appendfsync", "always")
+	c := newCrew(t, server.Addr())
+	c.server = server
+	c.suffer(t, count, guilds, rate, pause, longest, "redis", "kill", "gateway", "freeze", "term", "join")
+}
+
+// suffer feeds three workers while things are done to them.
+func (c *crew) suffer(t *testing.T, count, guilds, rate int, pause, longest time.Duration, kinds ...string) {
+	t.Helper()
+	c.forward = c.gateway(t)
 	for range 3 {
 		c.join(t)
 	}
@@ -254,11 +278,11 @@ func TestWorkersUnderViolence(t *testing.T) {
 		defer close(fed)
 		plans = c.feed(t.Context(), t, count, guilds, rate)
 	}()
-	did := c.violence(t, fed, pause, longest)
+	did := c.violence(t, fed, pause, longest, kinds)
 	if t.Failed() {
 		return
 	}
-	eventually(t, "everything is in the streams", func() bool { return c.length(t) >= count })
+	c.drained(t)
 	eventually(t, "everything is acknowledged", func() bool { return c.pending(t) == 0 })
 	for _, p := range slices.Clone(c.alive) {
 		c.leave(t, p)
@@ -269,9 +293,8 @@ func TestWorkersUnderViolence(t *testing.T) {
 
 // violence does one thing after another to a worker of three until fed is closed;
 // each thing at least once.
-func (c *crew) violence(t *testing.T, fed <-chan struct{}, pause, longest time.Duration) map[string]int {
+func (c *crew) violence(t *testing.T, fed <-chan struct{}, pause, longest time.Duration, kinds []string) map[string]int {
 	did := make(map[string]int)
-	kinds := []string{"kill", "freeze", "term", "join"}
 	for i := 0; ; i++ {
 		kind := kinds[i%len(kinds)]
 		if i >= len(kinds) {
@@ -298,6 +321,19 @@ func (c *crew) violence(t *testing.T, fed <-chan struct{}, pause, longest time.D
 		case "term":
 			c.leave(t, p)
 			c.join(t)
+		case "redis":
+			c.server.Kill()
+			c.server.Restart(t)
+			eventually(t, "redis answers", func() bool { return c.rdb.Ping(t.Context()).Err() == nil })
+			// Leases may have run out, and acks been lost: all that is pending may be
+			// run again.
+			for _, p := range c.alive {
+				entries, _ := c.held(t, p)
+				c.rerun += entries
+			}
+		case "gateway":
+			c.forward.kill()
+			c.forward = c.gateway(t)
 		case "join":
 			c.join(t)
 			if len(c.alive) > 4 {
