@@ -119,22 +119,3 @@ func TestSettingsOnPagesExist(t *testing.T) {
 		t.Errorf("found %d settings: the test proves little", found)
 	}
 }
-
-var metric = regexp.MustCompile(`\bsluice_(forward|cache|replay|gateway)_([a-z_]+)\b`)
-
-func TestMetricsOnPagesExist(t *testing.T) {
-	t.Parallel()
-	found := 0
-	for path, page := range pages(t) {
-		for _, m := range metric.FindAllStringSubmatch(page, -1) {
-			found++
-			source := read(t, m[1]+"/metrics.go")
-			if !strings.Contains(source, `"`+m[2]+`"`) && !strings.Contains(source, `"`+m[0]+`"`) {
-				t.Errorf("%s speaks of %s, which package %s does not have", path, m[0], m[1])
-			}
-		}
-	}
-	if found < 20 {
-		t.Errorf("found %d metrics: the test proves little", found)
-	}
-}

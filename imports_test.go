@@ -33,7 +33,7 @@ var edges = []struct {
 	{"internal/redistest", nil},
 	{"internal/admin", nil},
 	{"internal/embedded", nil},
-	{"gateway", []string{"internal/dispatch", "internal/rawjson"}},
+	{"gateway", []string{"internal/metrics", "internal/dispatch", "internal/rawjson"}},
 	{"gateway/gatewaytest", []string{"gateway", "internal/dispatch", "internal/rawjson"}},
 	{"internal/metrics", nil},
 	{"cache", []string{"internal/metrics", "internal/dispatch", "internal/rawjson", "internal/wire", "listener/discord"}},
@@ -57,6 +57,7 @@ var edges = []struct {
 	}},
 	{"cmd/*", []string{"*", "*/*", "*/*/*", "."}},
 	{"cmd/internal/*", []string{"*", "*/*", "*/*/*", "."}},
+	{"cmd/internal/*/*", []string{".", "listener", "listener/*"}},
 	{"examples", nil},
 	{"examples/*", []string{".", "cache", "config", "forward", "gateway", "gateway/gatewaytest", "listener", "listener/*", "replay"}},
 }

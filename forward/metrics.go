@@ -17,7 +17,7 @@ type metrics struct {
 	slim, jsonFallback                         prometheus.Counter
 	sessionsLost, gaps, trimmed, trimPasses    prometheus.Counter
 	stalled, streamLength, streamBytes         prometheus.Gauge
-	spoolBytes                                 prometheus.Gauge
+	lengthLimit, bytesLimit, spoolBytes        prometheus.Gauge
 	commitSeconds, publishSeconds, batchItems  prometheus.Histogram
 	shed                                       *prometheus.CounterVec // by reason
 	groups                                     groupMetrics
@@ -60,6 +60,8 @@ func newMetrics(reg prometheus.Registerer, shard int) *metrics {
 		stalled:        gauge("stalled", "1 while commits do not get through."),
 		streamLength:   gauge("stream_length", "Entries in the shard's streams at the last look."),
 		streamBytes:    gauge("stream_bytes", "Memory of the shard's streams at the last look, as Redis estimates it."),
+		lengthLimit:    gauge("stream_length_limit", "What stream_length may be: forward.max_length."),
+		bytesLimit:     gauge("stream_bytes_limit", "What stream_bytes may be: forward.max_bytes."),
 		spoolBytes:     gauge("spool_bytes", "What has been received and waits for Redis, as it is counted against forward.buffer_bytes."),
 		commitSeconds:  histogram("commit_seconds", "Time from a batch to its confirmation.", prometheus.ExponentialBuckets(0.0002, 2, 16)),
 		publishSeconds: histogram("publish_seconds", "Time from when a batch's oldest dispatch was read from the socket to the batch's confirmation.", []float64{.001, .002, .005, .01, .02, .05, .1, .2, .5, 1, 2, 5, 10, 30, 60, 300}),
@@ -69,7 +71,7 @@ func newMetrics(reg prometheus.Registerer, shard int) *metrics {
 			lag:       byGroup("group_lag_entries", "Entries the group has not read; none where Redis does not tell (before 7.0)."),
 			behind:    byGroup("group_lag_seconds", "Age of the oldest entry the group has not read."),
 			pending:   byGroup("group_pending", "Entries read and not acknowledged."),
-			oldest:    byGroup("group_oldest_pending_seconds", "Age of the oldest of those."),
+			oldest:    byGroup("group_oldest_pending_seconds", "Age of the oldest entry read and not acknowledged."),
 			unserved:  byGroup("group_unserved_seconds", "Time since a live worker of the group was last seen."),
 			abandoned: byGroup("group_abandoned", "1 if nobody has served the group for forward.abandon_after: entries are no longer kept for it."),
 			unread:    counters("trimmed_unread_total", "Entries trimmed before the group had read them.", "group"),

@@ -207,6 +207,7 @@ func (s *shard) hold(ctx context.Context, r record) error {
 	}
 	s.setTenure(t)
 	defer s.setTenure(nil)
+	defer s.metrics.stalled.Set(0) // whoever holds it then tells
 
 	batches := make(chan *batch) // a batch waits with its builder, growing
 	stock := newStock()

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/redis/go-redis/v9"
 
 	"github.com/sluicehq/sluice/internal/wire"
@@ -49,6 +50,8 @@ type group struct {
 func (l *ledger) begin(t *trimmer) {
 	l.trimmer = t
 	l.groups = make(map[string]*group)
+	l.metrics.lengthLimit.Set(float64(l.cfg.MaxLength))
+	l.metrics.bytesLimit.Set(float64(l.cfg.MaxBytes))
 }
 
 // end takes the groups' numbers back: they are the next owner's to tell.
@@ -56,8 +59,9 @@ func (l *ledger) end() {
 	for name := range l.groups {
 		l.metrics.groups.hide(name)
 	}
-	l.metrics.streamLength.Set(0)
-	l.metrics.streamBytes.Set(0)
+	for _, gauge := range []prometheus.Gauge{l.metrics.streamLength, l.metrics.streamBytes, l.metrics.lengthLimit, l.metrics.bytesLimit} {
+		gauge.Set(0)
+	}
 }
 
 // load reads what is noted of the groups.

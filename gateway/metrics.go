@@ -1,37 +1,33 @@
 package gateway
 
 import (
-	"errors"
-	"fmt"
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	registered "github.com/sluicehq/sluice/internal/metrics"
 )
 
 // metrics are one shard's own, out of vectors that all shards share.
 type metrics struct {
 	dispatches, bytes, malformed, tooLarge prometheus.Counter
-	connected, latency                     prometheus.Gauge
-	connects, disconnects                  *prometheus.CounterVec // by how, by cause
+	connected, ping                        prometheus.Gauge
+	connects, disconnects, resumes         *prometheus.CounterVec // by how, by cause, by result
 }
 
-func newMetrics(r prometheus.Registerer, shard int) (*metrics, error) {
-	var errs []error
+// Results of a RESUME.
+const (
+	resumed       = "resumed"
+	resumeRefused = "refused" // Discord has ended the session
+	resumeFailed  = "failed"  // the connection ended before Discord had answered: it is tried again
+)
+
+func newMetrics(r prometheus.Registerer, shard int) *metrics {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		v := prometheus.NewCounterVec(prometheus.CounterOpts{
-			Namespace: "sluice", Subsystem: "gateway", Name: name, Help: help,
-		}, append([]string{"shard"}, labels...))
-		shared, err := register(r, v)
-		errs = append(errs, err)
-		return shared
+		return registered.Register(r, prometheus.NewCounterVec(prometheus.CounterOpts{Name: "sluice_gateway_" + name, Help: help}, append([]string{"shard"}, labels...)))
 	}
 	gauge := func(name, help string) *prometheus.GaugeVec {
-		v := prometheus.NewGaugeVec(prometheus.GaugeOpts{
-			Namespace: "sluice", Subsystem: "gateway", Name: name, Help: help,
-		}, []string{"shard"})
-		shared, err := register(r, v)
-		errs = append(errs, err)
-		return shared
+		return registered.Register(r, prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "sluice_gateway_" + name, Help: help}, []string{"shard"}))
 	}
 	label := strconv.Itoa(shard)
 	mine := prometheus.Labels{"shard": label}
@@ -41,28 +37,13 @@ func newMetrics(r prometheus.Registerer, shard int) (*metrics, error) {
 		malformed:   counter("malformed_total", "Messages stepped over because they could not be read.").WithLabelValues(label),
 		tooLarge:    counter("too_large_total", "Messages stepped over because they were larger than the frame limit.").WithLabelValues(label),
 		connected:   gauge("connected", "1 from READY or RESUMED to the connection's end.").WithLabelValues(label),
-		latency:     gauge("heartbeat_latency_seconds", "Time from the last heartbeat to its ack.").WithLabelValues(label),
+		ping:        gauge("ping_seconds", "Time from the last heartbeat to its ack.").WithLabelValues(label),
 		connects:    counter("connects_total", "Sessions begun (identify) and asked to go on (resume).", "how").MustCurryWith(mine),
+		resumes:     counter("resume_total", "What became of what was asked to go on: resumed, refused (the session is lost), failed (and is tried again).", "result").MustCurryWith(mine),
 		disconnects: counter("disconnects_total", "Connections that ended, by cause.", "cause").MustCurryWith(mine),
 	}
-	return m, errors.Join(errs...)
-}
-
-// register adds v to r (nil: to nothing), or returns what another shard has
-// registered under the name.
-func register[V prometheus.Collector](r prometheus.Registerer, v V) (V, error) {
-	if r == nil {
-		return v, nil
+	for _, result := range []string{resumed, resumeRefused, resumeFailed} {
+		m.resumes.WithLabelValues(result)
 	}
-	err := r.Register(v)
-	var there prometheus.AlreadyRegisteredError
-	if errors.As(err, &there) {
-		if shared, ok := there.ExistingCollector.(V); ok {
-			return shared, nil
-		}
-	}
-	if err != nil {
-		return v, fmt.Errorf("metrics: %w", err)
-	}
-	return v, nil
+	return m
 }

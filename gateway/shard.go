@@ -20,8 +20,9 @@ type Shard struct {
 	metrics  *metrics
 	log      *slog.Logger
 
-	running atomic.Bool
-	unheard int // dials in a row that found nobody; Run's goroutine only
+	running  atomic.Bool
+	resuming atomic.Bool // a RESUME was sent and is not answered
+	unheard  int         // dials in a row that found nobody; Run's goroutine only
 
 	mu sync.Mutex // guards m and c
 	m  machine
@@ -41,15 +42,11 @@ func New(cfg Config, h Handler) (*Shard, error) {
 	if err != nil {
 		return nil, fmt.Errorf("gateway: %w", err)
 	}
-	m, err := newMetrics(cfg.Metrics, cfg.Shard)
-	if err != nil {
-		return nil, fmt.Errorf("gateway: %w", err)
-	}
 	return &Shard{
 		cfg:      cfg,
 		handler:  h,
 		identify: packet,
-		metrics:  m,
+		metrics:  newMetrics(cfg.Metrics, cfg.Shard),
 		log:      cfg.Logger.With(slog.Int("shard", cfg.Shard)),
 	}, nil
 }
@@ -85,6 +82,13 @@ func (s *Shard) Run(ctx context.Context, resume Session) error {
 			return a.err
 		}
 		s.metrics.disconnects.WithLabelValues(a.cause).Inc()
+		if s.resuming.Swap(false) {
+			result := resumeFailed
+			if a.ended != "" {
+				result = resumeRefused
+			}
+			s.metrics.resumes.WithLabelValues(result).Inc()
+		}
 		if a.ended != "" {
 			s.handler.SessionEnded(ctx, a.ended)
 		}
@@ -287,7 +291,7 @@ func (l *link) control(e *envelope, now time.Time) action {
 		return l.step(event{what: invalidated, now: now, resumable: rawjson.IsTrue(e.data)})
 	case opAck:
 		a := l.step(event{what: acked, now: now})
-		l.metrics.latency.Set(l.Status().Latency.Seconds())
+		l.metrics.ping.Set(l.Status().Latency.Seconds())
 		return a
 	}
 	l.log.Debug("unknown op", "op", e.op)
@@ -320,6 +324,9 @@ func (l *link) dispatch(ctx context.Context, e *envelope, now time.Time) error {
 		// The wait for the handler is not Discord's silence.
 		done.now = time.Now()
 		l.metrics.connected.Set(1)
+		if l.resuming.Swap(false) {
+			l.metrics.resumes.WithLabelValues(resumed).Inc()
+		}
 		l.log.Info("shard connected", "by", d.Type, "seq", e.seq)
 	}
 	l.step(done)
@@ -366,10 +373,12 @@ func (l *link) introduce(ctx context.Context) {
 			return
 		}
 	}
+	l.resuming.Store(session.ID != "")
 	select {
 	case l.packets <- packet:
 		l.metrics.connects.WithLabelValues(how).Inc()
 	case <-ctx.Done():
+		l.resuming.Store(false)
 	}
 }
 

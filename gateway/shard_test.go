@@ -148,6 +148,38 @@ func TestNothingLostOverBreaks(t *testing.T) {
 	}
 }
 
+// TestResumesAreCounted by what became of them.
+func TestResumesAreCounted(t *testing.T) {
+	t.Parallel()
+	s, h, reg := start(t, gatewaytest.Config{}), &recorder{}, prometheus.NewRegistry()
+	connect(t, s, h, none, func(c *gateway.Config) { c.Metrics = reg })
+	h.count(t, 1)
+	for n := range 3 {
+		s.DropConnections()
+		ok(t, s.WaitResumes(within(t), n+1))
+		ok(t, s.WaitConnected(within(t), 0))
+	}
+	h.last(t, "RESUMED")
+	ok(t, s.EndSession(0))
+	s.DropConnections()
+	ok(t, s.WaitIdentifies(within(t), 2))
+	h.last(t, "READY")
+	got := map[string]float64{}
+	families, err := reg.Gather()
+	ok(t, err)
+	for _, f := range families {
+		if f.GetName() != "sluice_gateway_resume_total" {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			got[m.GetLabel()[0].GetValue()] = m.GetCounter().GetValue()
+		}
+	}
+	if got["resumed"] != 3 || got["refused"] != 1 || len(got) != 3 {
+		t.Errorf("counted %v, want 3 resumed and 1 refused", got)
+	}
+}
+
 func TestSessionEnds(t *testing.T) {
 	t.Parallel()
 	ends := map[string]func(s *gatewaytest.Server) error{
