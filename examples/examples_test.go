@@ -24,6 +24,7 @@ var examples = map[string]func(t *testing.T){
 	"editlog":    editlog,
 	"orders":     orders,
 	"welcome":    welcome,
+	"whoami":     whoami,
 }
 
 func TestExamples(t *testing.T) {
@@ -208,4 +209,17 @@ func bot(t *testing.T) {
 	if closes := d.discord.Closes(); len(closes) != 1 || closes[0].Code != 4000 {
 		t.Errorf("connections closed: %+v, want one with 4000, which leaves the session resumable", closes)
 	}
+}
+
+func whoami(t *testing.T) {
+	d := deploy(t, gatewaytest.Config{})
+	d.gateway(t)
+	p := d.run(t, "whoami")
+	d.send(t, "GUILD_CREATE", `{"id":"`+guild+`","name":"Tea House","owner_id":"1","channels":[{"id":"`+channel+`","type":0,"name":"general"}],"unavailable":false,`+
+		`"roles":[{"id":"`+guild+`","name":"@everyone","permissions":"3072"},{"id":"21","name":"Brewer","position":1,"permissions":"0"},{"id":"22","name":"Keeper","position":2,"permissions":"8192"}],`+
+		`"members":[{"user":{"id":"7","username":"mira"},"roles":["21","22"]},{"user":{"id":"8","username":"tom"},"roles":["21"]}],"threads":[],"voice_states":[],"presences":[],"emojis":[],"stickers":[]}`)
+	d.send(t, "MESSAGE_CREATE", about(author+`,"content":"!whoami"`))
+	d.send(t, "MESSAGE_CREATE", about(`,"author":{"id":"8","username":"tom"},"content":"!whoami"`))
+	p.prints(t, "mira in #general of Tea House, Keeper, Brewer, who may delete this", "tom in #general of Tea House, Brewer")
+	p.stop(t)
 }
