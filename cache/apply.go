@@ -129,15 +129,15 @@ func (s *Store) entryExpiry(col *collection) int64 {
 	return s.latest + s.cfg.MessageAge.Milliseconds()
 }
 
-// keepBucket sets the expiry of a message bucket that is being written to, and
-// sees that its scope's index vouches for it until then. Within a second of the
-// last time there is nothing to do.
+// keepBucket sets the expiry of a message bucket that is being written to, once in a
+// batch, and sees that its scope's index vouches for it until then. A batch that
+// wrote without could find the bucket run out, and make one that never does.
 func (s *Store) keepBucket(col *collection, w Writer) {
-	age := s.cfg.MessageAge.Milliseconds()
-	if s.latest-col.expirySet < min(1000, age/10) {
+	if col.kept == s.mem.building {
 		return
 	}
-	col.expirySet = s.latest
+	col.kept = s.mem.building
+	age := s.cfg.MessageAge.Milliseconds()
 	write(w, "PEXPIRE", col.key, itoa(age))
 	if until := s.latest + age; col.indexed < until {
 		col.indexed = until + age/4 + 1000

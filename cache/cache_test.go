@@ -389,22 +389,6 @@ func TestOff(t *testing.T) {
 	}
 }
 
-// TestScenarios applies every payload that has broken software before.
-func TestScenarios(t *testing.T) {
-	t.Parallel()
-	for _, s := range corpus.Scenarios() {
-		t.Run(s.Name, func(t *testing.T) {
-			t.Parallel()
-			b := newBench(t, cache.Config{})
-			for _, e := range s.Envelopes {
-				if e.Type != "" {
-					b.do(e.Type, string(e.Payload))
-				}
-			}
-		})
-	}
-}
-
 func TestApplyWithoutPrefetch(t *testing.T) {
 	t.Parallel()
 	b := newBench(t, cache.Config{})

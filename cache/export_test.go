@@ -11,3 +11,15 @@ func LaidOver() (names []string) {
 	}
 	return names
 }
+
+// BucketOf returns the number of the bucket that a message is in.
+func BucketOf(id string) int64 { return bucketOf([]byte(id)) }
+
+// LeftLong makes the voice states of members who have left old.
+func (s *Store) LeftLong() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for i := range s.trims.left {
+		s.trims.left[i].at = s.trims.left[i].at.Add(-leftFor)
+	}
+}

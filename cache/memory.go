@@ -63,8 +63,8 @@ type collection struct {
 	entries map[string]*entry
 	whole   *entry // if set, what is not in entries does not exist
 
-	expirySet int64 // messages: unix ms at which the hash was last given its expiry
-	indexed   int64 // messages: unix ms up to which the bucket index vouches for the hash
+	kept    uint64 // messages: the batch that last gave the hash its expiry
+	indexed int64  // messages: unix ms up to which the bucket index vouches for the hash
 }
 
 // An entry is one object, or the knowledge that there is none (value nil).

@@ -223,7 +223,7 @@ func (s *Store) dropMessages(c *Change, match func(channel string) bool, w Write
 	for b, col := range in.messages {
 		if match(b.channel) {
 			s.mem.clear(col)
-			col.expirySet, col.indexed = 0, 0
+			col.kept, col.indexed = 0, 0
 			unlink = append(unlink, col.key)
 			forget = append(forget, b.member())
 		}
