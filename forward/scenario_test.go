@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+
 	"github.com/sluicehq/sluice/gateway"
 	"github.com/sluicehq/sluice/internal/corpus"
 	"github.com/sluicehq/sluice/internal/redistest"
@@ -19,8 +21,9 @@ type seen struct {
 	flags   wire.Flags
 }
 
-// TestScenarios takes payloads that have broken other software the whole way.
-// Each case is named after the public report it stands for.
+// TestScenarios takes payloads that have broken other software the whole way: each
+// dispatch is an entry, its payload what was sent, in JSON to the byte. Each case is
+// named after the public report it stands for.
 func TestScenarios(t *testing.T) {
 	t.Parallel()
 	all := make(map[string]corpus.Scenario)
@@ -61,6 +64,24 @@ func TestScenarios(t *testing.T) {
 			for _, i := range []int{1, 2, 4} {
 				state(t, e[i], `"name"`)
 			}
+		},
+		"075": func(t *testing.T, e []seen) { // in the order they came in
+			state(t, e[1], `"2031-04-05T06:10:00+00:00"`)
+			state(t, e[2], `"edited_timestamp":null`, `"flags":4`)
+		},
+		"077": func(t *testing.T, e []seen) { // nothing is swallowed for being the same
+			for _, e := range e[1:] {
+				state(t, e, `"content"`)
+			}
+		},
+		"089": func(t *testing.T, e []seen) {
+			state(t, e[1])
+			state(t, e[2])
+		},
+		"093": func(t *testing.T, e []seen) { // distinct dispatches, each with the one before
+			state(t, e[1])
+			state(t, e[2], "06:07:08.10000")
+			state(t, e[3], "06:07:08.50000")
 		},
 		"083": func(t *testing.T, e []seen) {
 			flags(t, e, 0, wire.Sync)
@@ -114,40 +135,57 @@ func TestScenarios(t *testing.T) {
 			}
 		},
 	}
-	for number, check := range tests {
-		scenario, ok := all[number]
-		if !ok {
-			t.Fatalf("scenario %s is not in the corpus", number)
+	for number := range tests {
+		if _, ok := all[number]; !ok {
+			t.Errorf("scenario %s is not in the corpus", number)
 		}
-		t.Run(scenario.Name, func(t *testing.T) {
-			t.Parallel()
-			rdb, cfg := redistest.Client(t), config(redistest.Prefix(t))
-			dispatches := []gateway.Dispatch{ready("s")}
-			for _, e := range scenario.Envelopes {
-				if e.Op != 0 || e.Type == "" || e.Type == "READY" {
-					continue
+	}
+	for number, scenario := range all {
+		for _, codec := range []string{wire.JSON, wire.Msgpack} {
+			t.Run(scenario.Name+"/"+codec, func(t *testing.T) {
+				t.Parallel()
+				rdb, cfg := redistest.Client(t), config(redistest.Prefix(t))
+				cfg.Codec = codec
+				dispatches := []gateway.Dispatch{ready("s")}
+				for _, e := range scenario.Envelopes {
+					if e.Op != 0 || e.Type == "" || e.Type == "READY" {
+						continue
+					}
+					dispatches = append(dispatches, gateway.Dispatch{
+						Type: e.Type, Sequence: int64(len(dispatches) + 1), Data: e.Payload, Received: time.Now().UnixMilli(), SessionID: "s",
+					})
 				}
-				dispatches = append(dispatches, gateway.Dispatch{
-					Type: e.Type, Sequence: int64(len(dispatches) + 1), Data: e.Payload, Received: time.Now().UnixMilli(), SessionID: "s",
-				})
-			}
-			hold(t, rdb, cfg, dispatches...)
-			bySequence := make([]seen, len(dispatches)+1)
-			n := 0
-			for _, e := range entries(t, rdb, cfg.Prefix) {
-				bySequence[e.Sequence] = seen{e.Event, string(e.Payload), string(e.State), e.Flags}
-				n++
-			}
-			if n != len(dispatches) {
-				t.Fatalf("%d entries for %d dispatches", n, len(dispatches))
-			}
-			for i, d := range dispatches[1:] {
-				if got := bySequence[i+2]; got.event != d.Type || got.payload != string(d.Data) {
-					t.Errorf("%s %.200q became %s %.200q", d.Type, d.Data, got.event, got.payload)
+				hold(t, rdb, cfg, dispatches...)
+				bySequence := make([]seen, len(dispatches)+1)
+				n := 0
+				for _, e := range entries(t, rdb, cfg.Prefix) {
+					d := dispatches[e.Sequence-1]
+					payload, state := e.Payload, e.State
+					if e.Codec == wire.Msgpack {
+						payload, state = jsonOf(t, payload), nil
+						if len(e.State) > 0 {
+							state = jsonOf(t, e.State)
+						}
+						if diff := cmp.Diff(plain(t, d.Data), plain(t, payload)); diff != "" && d.Type != "READY" {
+							t.Errorf("payload of %s, sequence %d (-sent +got):\n%s", e.Event, e.Sequence, diff)
+						}
+					} else if d.Type != "READY" && string(payload) != string(d.Data) {
+						t.Errorf("%s %.200q became %.200q", d.Type, d.Data, payload)
+					}
+					if e.Event != d.Type {
+						t.Errorf("%s became %s", d.Type, e.Event)
+					}
+					bySequence[e.Sequence] = seen{e.Event, string(payload), string(state), e.Flags}
+					n++
 				}
-			}
-			check(t, bySequence[2:])
-		})
+				if n != len(dispatches) {
+					t.Fatalf("%d entries for %d dispatches", n, len(dispatches))
+				}
+				if check := tests[number]; check != nil {
+					check(t, bySequence[2:])
+				}
+			})
+		}
 	}
 }
 
@@ -197,6 +235,38 @@ func TestScenario148ReadyAfterCreateWipes(t *testing.T) {
 	for _, e := range of(got, "GUILD_CREATE") {
 		if e.Flags != wire.Sync {
 			t.Errorf("guild of sequence %d has flags %q, want sync", e.Sequence, e.Flags)
+		}
+	}
+}
+
+// TestPartialStates sends what is known in part with the flag, and without the mark
+// it has in the cache.
+func TestPartialStates(t *testing.T) {
+	t.Parallel()
+	for _, codec := range []string{wire.JSON, wire.Msgpack} {
+		rdb, cfg := redistest.Client(t), config(redistest.Prefix(t))
+		cfg.Codec = codec
+		hold(t, rdb, cfg, ready("s"),
+			dispatch("s", 2, "GUILD_MEMBER_UPDATE", `{"guild_id":"9001","user":{"id":"5"},"nick":"a"}`),
+			dispatch("s", 3, "GUILD_MEMBER_UPDATE", `{"guild_id":"9001","user":{"id":"5"},"nick":"b"}`),
+			dispatch("s", 4, "GUILD_MEMBER_REMOVE", `{"guild_id":"9001","user":{"id":"5"}}`),
+			dispatch("s", 5, "MESSAGE_CREATE", `{"id":"3","channel_id":"2","guild_id":"9001"}`),
+			dispatch("s", 6, "MESSAGE_DELETE_BULK", `{"ids":["3","4"],"channel_id":"2","guild_id":"9001"}`))
+		want := map[int64]seen{
+			2: {},
+			3: {state: `{"guild_id":"9001","user":{"id":"5"},"nick":"a"}`, flags: wire.Partial},
+			4: {state: `{"guild_id":"9001","user":{"id":"5"},"nick":"b"}`, flags: wire.Partial},
+			5: {},
+			6: {state: `[{"id":"3","channel_id":"2","guild_id":"9001"}]`, flags: wire.Partial},
+		}
+		for _, e := range entries(t, rdb, cfg.Prefix) {
+			state := string(e.State)
+			if e.Codec == wire.Msgpack && state != "" {
+				state = string(jsonOf(t, e.State))
+			}
+			if w, ok := want[e.Sequence]; ok && (state != w.state || e.Flags != w.flags) {
+				t.Errorf("%s: %s, sequence %d: state %q, flags %q, want %q, %q", codec, e.Event, e.Sequence, state, e.Flags, w.state, w.flags)
+			}
 		}
 	}
 }
