@@ -195,26 +195,3 @@ func TestNewRefuses(t *testing.T) {
 		}
 	}
 }
-
-func TestRunNamesWhatTheUserMayNotDo(t *testing.T) {
-	t.Parallel()
-	d := deploy(t, "", 1, 1)
-	if err := d.rdb.Do(t.Context(), "ACL", "SETUSER", d.prefix, "on", ">secret", "~*", "+@all", "-xclaim", "-xgroup").Err(); err != nil {
-		t.Fatal(err)
-	}
-	rdb := redis.NewClient(&redis.Options{Addr: d.addr, Username: d.prefix, Password: "secret"})
-	defer rdb.Close()
-	w, err := replay.New(rdb, registry("l", "#", nothing), replay.Config{Prefix: d.prefix})
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = w.Run(t.Context())
-	if !errors.Is(err, replay.ErrServer) || !strings.Contains(err.Error(), "XCLAIM, XGROUP CREATE (") {
-		t.Errorf("Run = %v, want an ErrServer that names XCLAIM and XGROUP", err)
-	}
-	for version, old := range map[string]bool{"6.0.16": true, "5.0.7": true, "6.2.0": false, "7.0.15": false, "8.2.1": false, "x": false} {
-		if _, got := replay.TooOld("# Server\r\nredis_version:" + version + "\r\nredis_mode:standalone\r\n"); got != old {
-			t.Errorf("%s is too old: %t, want %t", version, got, old)
-		}
-	}
-}

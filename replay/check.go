@@ -65,13 +65,17 @@ func (w *Worker) denied(ctx context.Context, t wire.Topology) []string {
 		{"XTRIM", stream, "MAXLEN", 0},
 		{"HGETALL", wire.TopologyKey(w.config.Prefix)},
 		{"HMGET", hash, "a"},
+		{"HGET", hash, "a"},
+		{"HLEN", hash},
 		{"HDEL", hash, "a"},
 		{"GET", lease},
 		{"SET", lease, "a", "XX", "PX", 1},
 		{"PEXPIRE", lease, 1},
 		{"DEL", lease},
+		{"EVAL", "return 1", 0},
 		{"EVALSHA", strings.Repeat("0", 40), 1, lease},
 		{"CLIENT", "ID"},
+		{"CLIENT", "UNBLOCK", 0},
 		{"TIME"},
 	}
 	pipe := w.control.Pipeline()

@@ -2,7 +2,6 @@ package replay_test
 
 import (
 	"context"
-	"runtime"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -117,22 +116,6 @@ func TestALostAckIsSentAgain(t *testing.T) {
 	}
 }
 
-func TestListenersThatEndTheirGoroutine(t *testing.T) {
-	t.Parallel()
-	d := deploy(t, "", 1, 1)
-	var rec recorder
-	d.run(registry("l", "#", func(ctx context.Context, e *listener.Delivery) error {
-		if e.Attempt == 1 {
-			runtime.Goexit()
-		}
-		return rec.listen(ctx, e)
-	}), replay.Config{Concurrency: 2, Backoff: time.Millisecond, BackoffMax: time.Millisecond})
-	for range 10 { // more than there are runners
-		d.post(d.guild(0, 1))
-	}
-	waitFor(t, "all delivered", func() bool { return rec.len() == 10 && d.pending("workers") == 0 })
-}
-
 func TestTimeout(t *testing.T) {
 	t.Parallel()
 	d := deploy(t, "", 1, 1)
@@ -152,61 +135,6 @@ func TestTimeout(t *testing.T) {
 	waitFor(t, "the second attempt", func() bool { return rec.len() == 1 && d.pending("workers") == 0 })
 	if took := time.Since(began); took < 50*time.Millisecond {
 		t.Errorf("took %v, less than the timeout", took)
-	}
-}
-
-func TestShutdownLetsListenersEndAndAcks(t *testing.T) {
-	t.Parallel()
-	d := deploy(t, "", 1, 1)
-	begun := make(chan struct{}, 10)
-	goOn := make(chan struct{})
-	var cancelled atomic.Bool
-	w := d.run(registry("l", "#", func(ctx context.Context, e *listener.Delivery) error {
-		begun <- struct{}{}
-		<-goOn
-		cancelled.Store(ctx.Err() != nil)
-		return nil
-	}), replay.Config{})
-	d.post(d.guild(0, 1))
-	d.post(d.guild(0, 1)) // waits behind the first and is not begun any more
-	<-begun
-	stopped := make(chan struct{})
-	go func() { w.stop(); close(stopped) }()
-	waitFor(t, "the lane to be closing", func() bool {
-		return d.rdb.HLen(t.Context(), wire.WorkersKey(d.prefix, "workers")).Val() == 0
-	})
-	select {
-	case <-stopped:
-		t.Fatal("Run returned while a listener runs")
-	default:
-	}
-	close(goOn)
-	<-stopped
-	if cancelled.Load() {
-		t.Error("the listener's context ended within the drain timeout")
-	}
-	if n := len(begun); n != 0 {
-		t.Errorf("%d listeners begun after the end", n)
-	}
-	if p := d.pending("workers"); p != 1 {
-		t.Errorf("%d entries pending, want the one that was not begun", p)
-	}
-}
-
-func TestDrainTimeoutEndsTheContexts(t *testing.T) {
-	t.Parallel()
-	d := deploy(t, "", 1, 1)
-	begun := make(chan struct{})
-	w := d.run(registry("l", "#", func(ctx context.Context, e *listener.Delivery) error {
-		close(begun)
-		<-ctx.Done()
-		return ctx.Err()
-	}), replay.Config{DrainTimeout: 50 * time.Millisecond})
-	d.post(d.guild(0, 1))
-	<-begun
-	w.stop()
-	if p := d.pending("workers"); p != 1 {
-		t.Errorf("%d entries pending, want the one that was cut short", p)
 	}
 }
 
