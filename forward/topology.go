@@ -112,7 +112,7 @@ func (t Topology) fits(key string, plan Plan) error {
 	}
 	if plan.Shards != 0 && plan.Shards != t.Shards {
 		return &TopologyError{Key: key, What: "number of shards", Recorded: fmt.Sprint(t.Shards), Wanted: fmt.Sprint(plan.Shards),
-			Advice: "set discord.shards to auto or to that number; `sluice topology` changes it"}
+			Advice: "set discord.shards to auto or to that number; `sluice topology rm` forgets it"}
 	}
 	if plan.Lanes != 0 && plan.Lanes != t.Lanes {
 		plan.Logger.Warn("the topology was recorded with another number of lanes, which stays", "lanes", t.Lanes, "configured", plan.Lanes)

@@ -1,14 +1,16 @@
 // Sluice is the operator's tool: it looks into a deployment, and stands in for
 // Discord.
 //
-//	sluice status  who holds what, and how far behind it is
-//	sluice tail    the entries of the streams, as they come
-//	sluice dead    what listeners were given up for, and another try
-//	sluice sim     a Discord that plays a recorded session
-//	sluice demo    everything in one process
+//	sluice status    who holds what, and how far behind it is
+//	sluice tail      the entries of the streams, as they come
+//	sluice dead      what listeners were given up for, and another try
+//	sluice topology  what all processes agree on
+//	sluice sim       a Discord that plays a recorded session
+//	sluice demo      everything in one process
 //
 // It reads the same configuration as the gateway and the workers, and ends with 0
-// after success, 1 after a failure, 2 if it is called or configured wrongly.
+// after success, 1 after a failure, 2 if it is called or configured wrongly; status
+// --check also with 3 and 4, for what it has found.
 package main
 
 import (
@@ -49,7 +51,7 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		PersistentPreRun:  func(*cobra.Command, []string) { began = true },
 		RunE:              func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	root.AddCommand(deadCommand(), demoCommand(), simCommand(), statusCommand(), tailCommand())
+	root.AddCommand(deadCommand(), demoCommand(), simCommand(), statusCommand(), tailCommand(), topologyCommand())
 	root.SetArgs(args)
 	root.SetIn(stdin)
 	root.SetOut(stdout)
@@ -64,6 +66,10 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 		fmt.Fprintln(stderr, err)
 		return usage.ExitCode()
 	}
+	var code exitError
+	if errors.As(err, &code) {
+		return int(code)
+	}
 	var wrong *usageError
 	if !began || errors.As(err, &wrong) {
 		fmt.Fprintf(stderr, "sluice: %v\nsee %s --help\n", err, cmd.CommandPath())
@@ -72,6 +78,11 @@ func run(ctx context.Context, args []string, stdin io.Reader, stdout, stderr io.
 	fmt.Fprintln(stderr, "sluice:", err)
 	return 1
 }
+
+// An exitError is an exit code whose reason has been written already.
+type exitError int
+
+func (e exitError) Error() string { return fmt.Sprintf("ends with %d", int(e)) }
 
 // A usageError is a wrong flag or argument.
 type usageError struct{ text string }

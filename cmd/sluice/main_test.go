@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -51,6 +52,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("PREFIX", prefix)
 			env.Setenv("ESC", "\x1b")
 			env.Setenv("NL", "\n")
+			env.Setenv("NOW", strconv.FormatInt(time.Now().UnixMilli(), 10))
 			env.Setenv("RLO", "\u202e") // turns text around
 			env.Setenv("LONG", strings.Repeat("x", 1000))
 			env.Values["redis"], env.Values["prefix"] = rdb, prefix
@@ -189,7 +191,12 @@ func TestExitCodes(t *testing.T) {
 		{"tail --redis.url embedded", 1, "embedded"},
 		{"status --output xml " + server, 2, "text or json"},
 		{"status all", 2, "all"},
+		{"status --lag-warning 5m --lag-critical 1m " + server, 2, "--lag-critical 1m0s"},
 		{"status --redis.prefix empty-place " + server, 1, "no gateway has run"},
+		{"topology --help", 0, "rm"},
+		{"topology rm all", 2, "all"},
+		{"topology --output xml " + server, 2, "text or json"},
+		{"topology --redis.prefix empty-place " + server, 1, "no gateway has run"},
 		{"dead", 0, "retry"},
 		{"dead ls --number 0 " + server + " " + ours, 2, "--number is 0"},
 		{"dead ls --output xml " + server + " " + ours, 2, "text or json"},
