@@ -19,15 +19,11 @@ func (r *reader) ensure(c *conn) error {
 		if s.phase != ensuring || now.Before(s.retryAt) {
 			continue
 		}
-		start := r.w.start
-		if s.served {
-			start = "0" // what was lost is read again, nothing is passed over
-		}
 		c.command(6, "XGROUP")
 		c.text("CREATE")
 		c.text(s.stream)
 		c.text(r.w.config.Group)
-		c.text(start)
+		c.text(r.startOf(s))
 		c.text("MKSTREAM")
 		asked = append(asked, s)
 	}
@@ -38,15 +34,13 @@ func (r *reader) ensure(c *conn) error {
 	if err := c.flush(ioTimeout); err != nil {
 		return err
 	}
-	made := 0
+	var made []newGroup
 	for _, s := range asked {
 		_, err := c.want('+')
 		name := "the group of " + s.stream
 		switch {
 		case err == nil:
-			made++
-			c.command(2, "DEL") // a group that is new has no progress
-			c.text(s.progress)
+			made = append(made, newGroup{s, r.startOf(s), s.served})
 			s.phase, s.cursor, s.newest, s.served = recovering, entryID{}, entryID{}, true
 			r.w.health.ok(name)
 		case isCode(err, "BUSYGROUP"):
@@ -59,21 +53,7 @@ func (r *reader) ensure(c *conn) error {
 			return err
 		}
 	}
-	if made == 0 {
-		return nil
-	}
-	if err := c.flush(ioTimeout); err != nil {
-		return err
-	}
-	var said error
-	for range made {
-		_, err := c.want(':')
-		if !usable(err) {
-			return err
-		}
-		said = cmp.Or(said, err)
-	}
-	return said
+	return r.begin(c, made)
 }
 
 // survey asks of all streams at once whether anything is pending in them: mostly

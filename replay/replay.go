@@ -31,16 +31,16 @@ import (
 // A Worker replays entries into the listeners of a registry. Make one with New.
 // Its methods are safe for concurrent use; Run is called once.
 type Worker struct {
-	config                                Config
-	id                                    string // holds leases: the consumer's name and something no other process has
-	log                                   *slog.Logger
-	metrics                               *metrics
-	health                                health
-	desk                                  *desk
-	match                                 func(eventType string) []*bound
-	all                                   []*bound
-	given                                 redis.UniversalClient
-	givenUp, stuck, deaths, drops, lapses sparing // log lines
+	config                                       Config
+	id                                           string // holds leases: the consumer's name and something no other process has
+	log                                          *slog.Logger
+	metrics                                      *metrics
+	health                                       health
+	desk                                         *desk
+	match                                        func(eventType string) []*bound
+	all                                          []*bound
+	given                                        redis.UniversalClient
+	givenUp, stuck, deaths, drops, lapses, begun sparing // log lines
 
 	missing atomic.Int32    // lanes of the share that are not held
 	quiet   chan struct{}   // capacity 1: a lane that is to be handed over may be still
