@@ -533,3 +533,36 @@ func TestReaderRawAll(t *testing.T) {
 		}
 	}
 }
+
+// twice returns the pages of scans with each of their fields twice, which Redis
+// may do while a hash grows or shrinks.
+type twice struct{ countTrips }
+
+func (twice) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		err := next(ctx, cmds)
+		for _, cmd := range cmds {
+			if scan, is := cmd.(*redis.ScanCmd); is {
+				page, cursor := scan.Val()
+				scan.SetVal(slices.Concat(page, page), cursor)
+			}
+		}
+		return err
+	}
+}
+
+// TestReaderYieldsEachOnce has a scan return entities twice.
+func TestReaderYieldsEachOnce(t *testing.T) {
+	t.Parallel()
+	l, _ := newLayout(t, 1)
+	l.guild9()
+	rdb := l.counted()
+	rdb.AddHook(twice{countTrips{&l.trips}})
+	r, err := cache.NewReader(rdb, l.prefix, 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all := gather(t, r.Members(t.Context(), "9")); len(all) != 2 {
+		t.Errorf("%d members, want 2", len(all))
+	}
+}

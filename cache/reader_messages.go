@@ -72,7 +72,7 @@ func (r *Reader) buckets(ctx context.Context, guildID, channelID string) ([]mess
 			return nil, fmt.Errorf("cache: read %q: %w", index, err)
 		}
 		for i := 0; i < len(members); i += 2 {
-			if b, ok := parseBucket(members[i]); ok && b.channel == channelID {
+			if b, ok := parseBucket(members[i]); ok {
 				numbers[b.number] = struct{}{}
 			}
 		}
