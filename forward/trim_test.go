@@ -537,3 +537,48 @@ func TestTrimmingMakesRoom(t *testing.T) {
 		t.Errorf("Redis was never full:\n%s", log.String())
 	}
 }
+
+// TestMetricsOfTheWay has dispatches go the whole way.
+func TestMetricsOfTheWay(t *testing.T) {
+	t.Parallel()
+	tr := newTrimming(t, redistest.Client(t))
+	var waiting float64
+	err := forward.Hold(t.Context(), tr.rdb, tr.cfg, func(ctx context.Context, h *forward.Held, take func(gateway.Dispatch) error) error {
+		for seq := int64(1); seq <= 500; seq++ {
+			d := ready("s")
+			if seq > 1 {
+				d = message("s", seq, 1, "x")
+			}
+			if err := take(d); err != nil {
+				return err
+			}
+			n, _ := tr.value("spool_bytes", "")
+			waiting = max(waiting, n)
+		}
+		return settled(ctx, h, 500)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if waiting == 0 {
+		t.Error("nothing was ever in the spool")
+	}
+	for name, want := range map[string]float64{"spool_bytes": 0, "dispatch_received_total": 500, "published_total": 500, "shed_total": 0} {
+		if n, ok := tr.value(name, ""); n != want || !ok {
+			t.Errorf("%s is %v, %v, want %v", name, n, ok, want)
+		}
+	}
+	families, err := tr.reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range families {
+		if f.GetName() == "sluice_forward_publish_seconds" {
+			if h := f.GetMetric()[0].GetHistogram(); h.GetSampleCount() == 0 || h.GetSampleSum() < 0 || h.GetSampleSum() > 60*float64(h.GetSampleCount()) {
+				t.Errorf("publish_seconds: %d batches in %v s", h.GetSampleCount(), h.GetSampleSum())
+			}
+			return
+		}
+	}
+	t.Error("publish_seconds is not there")
+}

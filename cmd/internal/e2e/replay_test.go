@@ -121,7 +121,7 @@ func TestSomeEvents(t *testing.T) {
 // the session is played, and starts them again.
 func TestEveryProcessKilledOnce(t *testing.T) {
 	t.Parallel()
-	r := newRun(t, 1)
+	r := newRun(t, 1, "--replay.expire=INTERACTION_CREATE=0,TYPING_START=0") // everything is counted
 	gateway := r.gateway(t)
 	out := new(output) // both workers', in the order of their lines
 	worker := func() *program { return startInto(t, out, "worker", r.flags...) }

@@ -160,8 +160,9 @@ func newViolenceAt(t *testing.T, redisAddr string, heartbeat time.Duration) *run
 	rdb := redis.NewClient(&redis.Options{Addr: redisAddr})
 	t.Cleanup(func() { rdb.Close() })
 	r := &run{discord: discord, rdb: rdb, prefix: redistest.Prefix(t), shards: 1, lanes: wire.DefaultLanes(1)}
-	// Nothing is to be trimmed: everything is counted.
-	r.flags = []string{"--redis.url=redis://" + redisAddr + "/0", "--redis.prefix=" + r.prefix, "--forward.max_length=10000000", "--forward.max_bytes=16GiB"}
+	// Nothing is to be trimmed, nothing to expire: everything is counted.
+	r.flags = []string{"--redis.url=redis://" + redisAddr + "/0", "--redis.prefix=" + r.prefix, "--forward.max_length=10000000", "--forward.max_bytes=16GiB",
+		"--replay.expire=INTERACTION_CREATE=0,TYPING_START=0"}
 	return r
 }
 
