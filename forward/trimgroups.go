@@ -241,7 +241,7 @@ func (l *ledger) tell() {
 		case g.losing != (missed{}) && !now.Before(g.again):
 			g.lost = g.lost.plus(g.losing)
 			g.again = now.Add(remindAfter)
-			l.logger.Error("entries were trimmed before the group had acknowledged them: it is too far behind for forward.max_length or forward.max_bytes, or abandoned",
+			l.logger.Error("entries were trimmed before the group had acknowledged them: it is too far behind for forward.max_length or forward.max_bytes",
 				append(attrs(g.losing), "since", g.since)...)
 			g.losing = missed{}
 		case now.Sub(g.latest) >= remindAfter:
