@@ -30,7 +30,8 @@ var edges = []struct {
 	{"internal/corpus/seeds", []string{"internal/corpus"}},
 	{"internal/cachemodel", []string{"internal/rawjson"}},
 	{"internal/redisclient", nil},
-	{"internal/redistest", nil},
+	{"internal/proctest", nil},
+	{"internal/redistest", []string{"internal/proctest"}},
 	{"internal/admin", nil},
 	{"internal/embedded", nil},
 	{"gateway", []string{"internal/metrics", "internal/dispatch", "internal/rawjson"}},
@@ -63,7 +64,7 @@ var edges = []struct {
 }
 
 // helpers may be imported by any test.
-var helpers = []string{"internal/cachemodel", "internal/corpus", "internal/corpus/seeds", "internal/redistest", "gateway/gatewaytest", "listener/listenertest"}
+var helpers = []string{"internal/cachemodel", "internal/corpus", "internal/corpus/seeds", "internal/proctest", "internal/redistest", "gateway/gatewaytest", "listener/listenertest"}
 
 // others says which packages of ours may import one of somebody else's, outside
 // tests; or one of the standard library's that only programs have a use for.

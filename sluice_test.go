@@ -1,7 +1,6 @@
 package sluice_test
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -12,7 +11,6 @@ import (
 	"os/exec"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"testing"
 	"time"
@@ -22,6 +20,7 @@ import (
 
 	"github.com/sluicehq/sluice"
 	"github.com/sluicehq/sluice/gateway/gatewaytest"
+	"github.com/sluicehq/sluice/internal/proctest"
 	"github.com/sluicehq/sluice/internal/redistest"
 	"github.com/sluicehq/sluice/listener"
 	"github.com/sluicehq/sluice/listener/event"
@@ -167,9 +166,9 @@ func TestEndsWithItsReason(t *testing.T) {
 			d := deploy(t)
 			d.record(t)
 			p := d.run(t, test.main, "", test.flags...)
-			p.ends(t, test.code)
+			p.Ends(t, test.code)
 			for _, want := range test.want {
-				if !strings.Contains(p.out.String(), want) {
+				if !strings.Contains(p.Output.String(), want) {
 					t.Errorf("it does not speak of %q", want)
 				}
 			}
@@ -182,9 +181,9 @@ func TestGroups(t *testing.T) {
 	d := deploy(t)
 	d.record(t)
 	p := d.run(t, "groups", "")
-	p.prints(t, "same true true", "workers heard it", "second heard it", "second heard again it")
-	p.signal(t)
-	p.ends(t, 0)
+	p.Prints(t, "same true true", "workers heard it", "second heard it", "second heard again it")
+	p.Signal(t, syscall.SIGTERM)
+	p.Ends(t, 0)
 }
 
 // TestGroupWithoutListeners would lose what the group's other workers wait for.
@@ -193,9 +192,9 @@ func TestGroupWithoutListeners(t *testing.T) {
 	d := deploy(t)
 	d.record(t)
 	p := d.run(t, "one group", "")
-	p.prints(t, "second heard it")
-	p.signal(t)
-	p.ends(t, 0)
+	p.Prints(t, "second heard it")
+	p.Signal(t, syscall.SIGTERM)
+	p.Ends(t, 0)
 	keys, err := d.rdb.Keys(t.Context(), "{"+d.prefix+":0/1}:stream:*").Result()
 	if err != nil || len(keys) == 0 {
 		t.Fatalf("streams: %q, %v", keys, err)
@@ -214,11 +213,11 @@ func TestStop(t *testing.T) {
 	d := deploy(t)
 	d.record(t)
 	p := d.run(t, "stop", "")
-	p.prints(t, "begin")
-	p.signal(t)
-	p.ends(t, 0)
+	p.Prints(t, "begin")
+	p.Signal(t, syscall.SIGTERM)
+	p.Ends(t, 0)
 	var order []string
-	for line := range strings.Lines(p.out.String()) {
+	for line := range strings.Lines(p.Output.String()) {
 		if line = strings.TrimSpace(line); line == "end" || strings.HasPrefix(line, "stop ") {
 			order = append(order, line)
 		}
@@ -233,10 +232,10 @@ func TestStopFails(t *testing.T) {
 	d := deploy(t)
 	d.record(t)
 	p := d.run(t, "stop fails", "")
-	p.prints(t, "heard it")
-	p.signal(t)
-	p.ends(t, 1)
-	if !strings.Contains(p.out.String(), "not flushed") {
+	p.Prints(t, "heard it")
+	p.Signal(t, syscall.SIGTERM)
+	p.Ends(t, 1)
+	if !strings.Contains(p.Output.String(), "not flushed") {
 		t.Error("it does not tell what failed")
 	}
 }
@@ -246,24 +245,24 @@ func TestSecondSignal(t *testing.T) {
 	d := deploy(t)
 	d.record(t)
 	p := d.run(t, "stuck", "")
-	p.prints(t, "begin")
-	p.signal(t)
-	eventually(t, "it stops", func() bool { return strings.Contains(p.out.String(), "worker stops") })
-	p.signal(t)
-	p.ends(t, -1) // by the signal, long before drain_timeout
+	p.Prints(t, "begin")
+	p.Signal(t, syscall.SIGTERM)
+	proctest.Eventually(t, "it stops", func() bool { return strings.Contains(p.Output.String(), "worker stops") })
+	p.Signal(t, syscall.SIGTERM)
+	p.Ends(t, -1) // by the signal, long before drain_timeout
 }
 
 func TestWaitsForTopology(t *testing.T) {
 	t.Parallel()
 	d := deploy(t)
 	p := d.run(t, "groups", "")
-	eventually(t, "it says what it waits for", func() bool { return strings.Contains(p.out.String(), "waiting for a gateway") })
+	proctest.Eventually(t, "it says what it waits for", func() bool { return strings.Contains(p.Output.String(), "waiting for a gateway") })
 	d.record(t)
-	p.prints(t, "second heard it")
+	p.Prints(t, "second heard it")
 	q := d.run(t, "groups", "", "--redis.prefix=nobody")
-	eventually(t, "it waits", func() bool { return strings.Contains(q.out.String(), "waiting for a gateway") })
-	q.signal(t)
-	q.ends(t, 0)
+	proctest.Eventually(t, "it waits", func() bool { return strings.Contains(q.Output.String(), "waiting for a gateway") })
+	q.Signal(t, syscall.SIGTERM)
+	q.Ends(t, 0)
 }
 
 // TestUserBeforeHandlers has a worker learn from the API who the bot is, because
@@ -292,16 +291,16 @@ func TestUserBeforeHandlers(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := d.run(t, "handlers", token, "--discord.api_url="+api.URL+"/v10")
-	eventually(t, "it says what it waits for", func() bool { return strings.Contains(p.out.String(), "who the bot is") })
+	proctest.Eventually(t, "it says what it waits for", func() bool { return strings.Contains(p.Output.String(), "who the bot is") })
 	if got, want := <-asked, "GET /v10/users/@me Bot "+token; got != want {
 		t.Errorf("it asked %q, want %q", got, want)
 	}
 	close(answer)
-	p.prints(t, "tea-bot is in Tea House")
-	eventually(t, "each group's handler is called", func() bool { return strings.Count(p.out.String(), "tea-bot is in Tea House") == 2 })
-	p.signal(t)
-	p.ends(t, 0)
-	if strings.Contains(p.out.String(), token) {
+	p.Prints(t, "tea-bot is in Tea House")
+	proctest.Eventually(t, "each group's handler is called", func() bool { return strings.Count(p.Output.String(), "tea-bot is in Tea House") == 2 })
+	p.Signal(t, syscall.SIGTERM)
+	p.Ends(t, 0)
+	if strings.Contains(p.Output.String(), token) {
 		t.Error("it shows the token")
 	}
 }
@@ -327,11 +326,11 @@ func TestBotEmbedded(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	p.prints(t, "bot saw tee become tea")
-	p.signal(t)
-	p.ends(t, 0)
+	p.Prints(t, "bot saw tee become tea")
+	p.Signal(t, syscall.SIGTERM)
+	p.Ends(t, 0)
 	for _, want := range []string{"nothing survives it", "stop a"} {
-		if !strings.Contains(p.out.String(), want) {
+		if !strings.Contains(p.Output.String(), want) {
 			t.Errorf("it does not say %q", want)
 		}
 	}
@@ -340,8 +339,8 @@ func TestBotEmbedded(t *testing.T) {
 	}
 
 	p = run(t, "bot, setup fails", token, flags...)
-	p.ends(t, 1)
-	if !strings.Contains(p.out.String(), "setup: no database") {
+	p.Ends(t, 1)
+	if !strings.Contains(p.Output.String(), "setup: no database") {
 		t.Error("it does not tell what failed")
 	}
 }
@@ -355,19 +354,19 @@ func TestWorkerEmbedded(t *testing.T) {
 	addr := l.Addr().String()
 	l.Close()
 	p := run(t, "groups", "", "--redis.url=embedded", "--redis.embedded_addr="+addr)
-	eventually(t, "it waits for a gateway", func() bool { return strings.Contains(p.out.String(), "waiting for a gateway") })
+	proctest.Eventually(t, "it waits for a gateway", func() bool { return strings.Contains(p.Output.String(), "waiting for a gateway") })
 	rdb := redis.NewClient(&redis.Options{Addr: addr})
 	t.Cleanup(func() { rdb.Close() })
 	(&deployment{rdb: rdb, prefix: "sluice"}).record(t)
-	p.prints(t, "workers heard it", "second heard it")
+	p.Prints(t, "workers heard it", "second heard it")
 
 	q := run(t, "groups", "", "--redis.url=embedded", "--redis.embedded_addr="+addr)
-	q.ends(t, 1)
-	if !strings.Contains(q.out.String(), "redis.embedded_addr") {
+	q.Ends(t, 1)
+	if !strings.Contains(q.Output.String(), "redis.embedded_addr") {
 		t.Error("it does not tell that the address is taken")
 	}
-	p.signal(t)
-	p.ends(t, 0)
+	p.Signal(t, syscall.SIGTERM)
+	p.Ends(t, 0)
 }
 
 // token is of the made-up application 123456789012345678.
@@ -395,105 +394,18 @@ func (d *deployment) record(t *testing.T) {
 	}
 }
 
-func (d *deployment) run(t *testing.T, main, token string, flags ...string) *process {
+func (d *deployment) run(t *testing.T, main, token string, flags ...string) *proctest.Program {
 	t.Helper()
 	return run(t, main, token, append(slices.Clone(d.flags), flags...)...)
 }
 
-// A process is one of mains.
-type process struct {
-	cmd   *exec.Cmd
-	ended chan struct{}
-	out   output // both of them
-}
-
-func run(t *testing.T, main, token string, flags ...string) *process {
+// run runs one of mains, see proctest.Start.
+func run(t *testing.T, main, token string, flags ...string) *proctest.Program {
 	t.Helper()
 	if mains[main] == nil {
 		t.Fatalf("there is no main %q", main)
 	}
-	p := &process{cmd: exec.Command(os.Args[0], flags...), ended: make(chan struct{})}
-	for _, pair := range os.Environ() {
-		if !strings.HasPrefix(pair, "SLUICE_") && !strings.HasPrefix(pair, "DISCORD_") {
-			p.cmd.Env = append(p.cmd.Env, pair)
-		}
-	}
-	p.cmd.Env = append(p.cmd.Env, mainVar+"="+main, "DISCORD_TOKEN="+token)
-	p.cmd.Dir = t.TempDir()
-	p.cmd.Stdout, p.cmd.Stderr = &p.out, &p.out
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() { // ends with the process
-		defer close(p.ended)
-		p.cmd.Wait()
-	}()
-	t.Cleanup(func() {
-		p.cmd.Process.Kill()
-		<-p.ended
-		if t.Failed() {
-			t.Logf("%s %v:\n%s", main, flags, p.out.String())
-		}
-	})
-	return p
-}
-
-func (p *process) signal(t *testing.T) {
-	t.Helper()
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// prints waits until the process has printed every one of the lines.
-func (p *process) prints(t *testing.T, lines ...string) {
-	t.Helper()
-	for _, line := range lines {
-		eventually(t, "it prints "+line, func() bool { return strings.Contains("\n"+p.out.String(), "\n"+line+"\n") })
-	}
-}
-
-// ends waits until the process has ended, and wants this exit code; -1: none.
-func (p *process) ends(t *testing.T, code int) {
-	t.Helper()
-	eventually(t, "it ends", func() bool {
-		select {
-		case <-p.ended:
-			return true
-		default:
-			return false
-		}
-	})
-	if got := p.cmd.ProcessState.ExitCode(); got != code {
-		t.Errorf("exit code %d, want %d", got, code)
-	}
-}
-
-func eventually(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(20 * time.Second)
-	for !done() {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within 20 s", what)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-}
-
-// An output keeps what is written to it.
-type output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.String()
+	cmd := exec.Command(os.Args[0], flags...)
+	cmd.Env = proctest.Env(mainVar+"="+main, "DISCORD_TOKEN="+token)
+	return proctest.Start(t, cmd)
 }

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/sluicehq/sluice/gateway/gatewaytest"
+	"github.com/sluicehq/sluice/internal/proctest"
 	"github.com/sluicehq/sluice/internal/redistest"
 )
 
@@ -51,16 +52,16 @@ func TestRights(t *testing.T) {
 	d.send(t, "MESSAGE_CREATE", about(author+`,"content":"Helo"`))
 	d.send(t, "MESSAGE_UPDATE", about(author+`,"content":"Hello"`))
 	d.send(t, "GUILD_MEMBER_ADD", `{"guild_id":"`+guild+`","user":{"id":"7","username":"mira"},"roles":[]}`)
-	editlog.prints(t, `"Helo" became "Hello"`)
-	welcome.prints(t, "welcome to Tea House, mira")
-	first.stop(t)
+	editlog.Prints(t, `"Helo" became "Hello"`)
+	welcome.Prints(t, "welcome to Tea House, mira")
+	first.StopsCleanly(t)
 	second := start("gateway", as["gateway"])
-	eventually(t, "the second gateway has resumed", func() bool { return len(d.discord.Resumes()) > 0 })
+	proctest.Eventually(t, "the second gateway has resumed", func() bool { return len(d.discord.Resumes()) > 0 })
 	d.send(t, "MESSAGE_UPDATE", about(author+`,"content":"Hello!"`))
 	d.send(t, "MESSAGE_UPDATE", about(`,"content":5`)) // which no listener can take
 	d.send(t, "GUILD_DELETE", `{"id":"`+guild+`"}`)
-	editlog.prints(t, `"Hello" became "Hello!"`)
-	eventually(t, "there is a dead letter", func() bool { return d.rdb.XLen(t.Context(), "{sluice:0/1}:dead:edits").Val() == 1 })
+	editlog.Prints(t, `"Hello" became "Hello!"`)
+	proctest.Eventually(t, "there is a dead letter", func() bool { return d.rdb.XLen(t.Context(), "{sluice:0/1}:dead:edits").Val() == 1 })
 	for _, test := range []struct{ args, want string }{
 		{"status", "edits"},
 		{"dead ls --replay.group=edits", "edit-log"},
@@ -68,15 +69,15 @@ func TestRights(t *testing.T) {
 		{"tail", "GUILD_MEMBER_ADD"},
 	} {
 		p := start("sluice", append(strings.Fields(test.args), redisAs["operator"]))
-		p.ends(t, 0)
-		if out := p.stdout.String(); !strings.Contains(out, test.want) {
+		p.Ends(t, 0)
+		if out := p.Output.String(); !strings.Contains(out, test.want) {
 			t.Errorf("sluice %s does not speak of %s:\n%s", test.args, test.want, out)
 		}
 	}
 	for _, p := range []*program{editlog, welcome, second} {
-		p.stop(t)
+		p.StopsCleanly(t)
 		if strings.Contains(p.stderr.String(), "NOPERM") {
-			t.Errorf("%s:\n%s", p.cmd.Path, p.stderr.String())
+			t.Errorf("%s:\n%s", p.Cmd.Path, p.stderr.String())
 		}
 	}
 	denied, err := d.rdb.Do(t.Context(), "ACL", "LOG").Slice()

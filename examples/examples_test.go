@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"github.com/sluicehq/sluice/gateway/gatewaytest"
+	"github.com/sluicehq/sluice/internal/proctest"
 )
 
 // examples has every one, by the name of its directory.
@@ -93,9 +94,9 @@ func editlog(t *testing.T) {
 	d.send(t, "MESSAGE_UPDATE", about(`,"embeds":[]`)) // a preview was added
 	d.send(t, "MESSAGE_UPDATE", about(author+`,"content":"Hello"`))
 	d.send(t, "MESSAGE_UPDATE", about(author+`,"content":"Hello!"`))
-	p.prints(t, `"Helo" became "Hello"`, `"Hello" became "Hello!"`)
-	p.stop(t)
-	if got := p.stdout.String(); strings.Count(got, "became") != 2 {
+	p.Prints(t, `"Helo" became "Hello"`, `"Hello" became "Hello!"`)
+	p.StopsCleanly(t)
+	if got := p.Output.String(); strings.Count(got, "became") != 2 {
 		t.Errorf("it printed more than the two edits:\n%s", got)
 	}
 }
@@ -109,9 +110,9 @@ func welcome(t *testing.T) {
 	d.send(t, "GUILD_CREATE", guildCreate(guild, "Tea House")) // READY has announced it
 	d.send(t, "GUILD_MEMBER_ADD", `{"guild_id":"`+guild+`","user":{"id":"7","username":"mira"},"roles":[],"joined_at":"2025-01-01T00:00:00Z"}`)
 	d.send(t, "GUILD_CREATE", guildCreate("1100000000000000009", "Bike Shed"))
-	p.prints(t, "welcome to Tea House, mira", "hello Bike Shed, thank you for having me")
-	p.stop(t)
-	if got := p.stdout.String(); strings.Contains(got, "hello Tea House") {
+	p.Prints(t, "welcome to Tea House, mira", "hello Bike Shed, thank you for having me")
+	p.StopsCleanly(t)
+	if got := p.Output.String(); strings.Contains(got, "hello Tea House") {
 		t.Errorf("it greeted a guild that it was in before:\n%s", got)
 	}
 }
@@ -132,10 +133,10 @@ func discordbot(t *testing.T) {
 	d.send(t, "VOICE_STATE_UPDATE", `{"guild_id":"`+guild+`","channel_id":"5","user_id":"7","session_id":"s"}`)
 	d.send(t, "VOICE_STATE_UPDATE", `{"guild_id":"`+guild+`","channel_id":"6","user_id":"7","session_id":"s"}`)
 	d.send(t, "INTERACTION_CREATE", `{"id":"42","application_id":"`+self+`","type":2,"token":"secret",`+at+`,"version":1,"data":{"id":"1","name":"tea","type":1}}`)
-	p.prints(t, "ready as bot", "guild Tea House with 1 channels", "hello mira", `edited "!hello" to "!hello there"`, `deleted "!hello there"`,
+	p.Prints(t, "ready as bot", "guild Tea House with 1 channels", "hello mira", `edited "!hello" to "!hello there"`, `deleted "!hello there"`,
 		"joined mira", "left mira", "reaction tea", "voice 5 to 6", "command tea answered: true")
-	p.stop(t)
-	if got := p.stdout.String(); strings.Contains(got, "hello bot") {
+	p.StopsCleanly(t)
+	if got := p.Output.String(); strings.Contains(got, "hello bot") {
 		t.Errorf("it answered itself: State.User was not set:\n%s", got)
 	}
 	if got := d.calls.String(); !strings.HasPrefix(got, "/interactions/42/secret/callback") || !strings.Contains(got, "at your service") {
@@ -149,12 +150,12 @@ func analytics(t *testing.T) {
 	d.send(t, "MESSAGE_CREATE", about(author+`,"content":"one"`))
 	d.send(t, "MESSAGE_CREATE", about(author+`,"content":"two"`))
 	d.send(t, "MESSAGE_DELETE", about(""))
-	eventually(t, "READY and the messages are in the streams", func() bool { return d.entries(t) == 4 })
+	proctest.Eventually(t, "READY and the messages are in the streams", func() bool { return d.entries(t) == 4 })
 	p := d.run(t, "analytics") // begins with what is there
 	all := "map[message_create:2 message_delete:1]"
-	eventually(t, "it has counted them", func() bool { return strings.Contains(p.stdout.String(), "now "+all) })
-	p.stop(t)
-	p.prints(t, "in all "+all)
+	proctest.Eventually(t, "it has counted them", func() bool { return strings.Contains(p.Output.String(), "now "+all) })
+	p.StopsCleanly(t)
+	p.Prints(t, "in all "+all)
 	var groups []string
 	keys, err := d.rdb.Keys(t.Context(), "{"+d.prefix+":*}:stream:*").Result()
 	if err != nil || len(keys) == 0 {
@@ -179,8 +180,8 @@ func orders(t *testing.T) {
 	d.gateway(t)
 	p := d.run(t, "orders", "ORDERS_ADDR=127.0.0.1:0")
 	var shop []string
-	eventually(t, "the shop is open", func() bool {
-		shop = regexp.MustCompile(`taking orders at (\S+)`).FindStringSubmatch(p.stdout.String())
+	proctest.Eventually(t, "the shop is open", func() bool {
+		shop = regexp.MustCompile(`taking orders at (\S+)`).FindStringSubmatch(p.Output.String())
 		return shop != nil
 	})
 	response, err := http.PostForm(shop[1], url.Values{"guild": {guild}, "item": {"soup"}})
@@ -191,18 +192,18 @@ func orders(t *testing.T) {
 	if response.StatusCode != http.StatusOK {
 		t.Errorf("an order: %s", response.Status)
 	}
-	p.prints(t, "cooking soup for guild "+guild)
-	p.stop(t)
+	p.Prints(t, "cooking soup for guild "+guild)
+	p.StopsCleanly(t)
 }
 
 func bot(t *testing.T) {
 	d := deploy(t, gatewaytest.Config{})
 	p := d.run(t, "bot")
 	d.connected(t)
-	p.prints(t, "online as bot in 0 guilds")
+	p.Prints(t, "online as bot in 0 guilds")
 	d.send(t, "MESSAGE_CREATE", about(author+`,"content":"!ping"`))
-	eventually(t, "it answers", func() bool { return d.calls.String() != "" })
-	p.stop(t)
+	proctest.Eventually(t, "it answers", func() bool { return d.calls.String() != "" })
+	p.StopsCleanly(t)
 	if got := d.calls.String(); !strings.HasPrefix(got, "/channels/"+channel+"/messages") || !strings.Contains(got, "pong") {
 		t.Errorf("the API was called with %q", got)
 	}
@@ -220,6 +221,6 @@ func whoami(t *testing.T) {
 		`"members":[{"user":{"id":"7","username":"mira"},"roles":["21","22"]},{"user":{"id":"8","username":"tom"},"roles":["21"]}],"threads":[],"voice_states":[],"presences":[],"emojis":[],"stickers":[]}`)
 	d.send(t, "MESSAGE_CREATE", about(author+`,"content":"!whoami"`))
 	d.send(t, "MESSAGE_CREATE", about(`,"author":{"id":"8","username":"tom"},"content":"!whoami"`))
-	p.prints(t, "mira in #general of Tea House, Keeper, Brewer, who may delete this", "tom in #general of Tea House, Brewer")
-	p.stop(t)
+	p.Prints(t, "mira in #general of Tea House, Keeper, Brewer, who may delete this", "tom in #general of Tea House, Brewer")
+	p.StopsCleanly(t)
 }

@@ -1,7 +1,6 @@
 package examples_test
 
 import (
-	"bytes"
 	"fmt"
 	"io"
 	"net/http"
@@ -13,13 +12,13 @@ import (
 	"path/filepath"
 	"strings"
 	"sync"
-	"syscall"
 	"testing"
 	"time"
 
 	"github.com/redis/go-redis/v9"
 
 	"github.com/sluicehq/sluice/gateway/gatewaytest"
+	"github.com/sluicehq/sluice/internal/proctest"
 	"github.com/sluicehq/sluice/internal/redistest"
 )
 
@@ -57,7 +56,7 @@ type deployment struct {
 	rdb     *redis.Client
 	prefix  string
 	flags   []string
-	calls   output // of the API: a line each
+	calls   proctest.Output // of the API: a line each
 }
 
 // deploy starts what an example needs around it, but for the gateway.
@@ -106,7 +105,7 @@ func (d *deployment) gateway(t *testing.T) {
 
 func (d *deployment) connected(t *testing.T) {
 	t.Helper()
-	eventually(t, "the gateway is connected", func() bool { return d.discord.Connected(0) })
+	proctest.Eventually(t, "the gateway is connected", func() bool { return d.discord.Connected(0) })
 }
 
 // send has Discord send a dispatch.
@@ -130,108 +129,22 @@ func (d *deployment) entries(t *testing.T) (n int64) {
 	return n
 }
 
-// A program is a running one.
+// A program is a running one, with its log apart.
 type program struct {
-	cmd            *exec.Cmd
-	ended          chan struct{} // closed once it has
-	stdout, stderr output
+	*proctest.Program
+	stderr *proctest.Output
 }
 
-// run starts a program. It is killed when the test ends; its output is shown if
-// the test failed.
+// run starts a program, see proctest.Start.
 func (d *deployment) run(t *testing.T, name string, env ...string) *program {
 	t.Helper()
 	dir, err := build()
 	if err != nil {
 		t.Fatal(err)
 	}
-	p := &program{cmd: exec.Command(filepath.Join(dir, name), d.flags...), ended: make(chan struct{})}
-	for _, pair := range os.Environ() {
-		if !strings.HasPrefix(pair, "SLUICE_") && !strings.HasPrefix(pair, "DISCORD_") {
-			p.cmd.Env = append(p.cmd.Env, pair)
-		}
-	}
-	p.cmd.Env = append(append(p.cmd.Env, "DISCORD_TOKEN="+token), env...)
-	p.cmd.Dir = t.TempDir()
-	p.cmd.Stdout, p.cmd.Stderr = &p.stdout, &p.stderr
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() { // ends with the program
-		defer close(p.ended)
-		p.cmd.Wait()
-	}()
-	t.Cleanup(func() {
-		p.cmd.Process.Kill()
-		<-p.ended
-		if t.Failed() {
-			t.Logf("%s:\n%s%s", name, p.stdout.String(), p.stderr.String())
-		}
-	})
+	p := &program{stderr: new(proctest.Output)}
+	cmd := exec.Command(filepath.Join(dir, name), d.flags...)
+	cmd.Env, cmd.Stderr = proctest.Env(append([]string{"DISCORD_TOKEN=" + token}, env...)...), p.stderr
+	p.Program = proctest.Start(t, cmd)
 	return p
-}
-
-// prints waits until the program has printed every one of the lines.
-func (p *program) prints(t *testing.T, lines ...string) {
-	t.Helper()
-	for _, line := range lines {
-		eventually(t, "it prints "+line, func() bool {
-			return strings.Contains("\n"+p.stdout.String(), "\n"+line+"\n")
-		})
-	}
-}
-
-// stop asks the program to end, as a user or a supervisor does, and wants it to
-// end cleanly.
-func (p *program) stop(t *testing.T) {
-	t.Helper()
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	p.ends(t, 0)
-}
-
-// ends waits until the program has ended, and wants this exit code.
-func (p *program) ends(t *testing.T, code int) {
-	t.Helper()
-	eventually(t, "it ends", func() bool {
-		select {
-		case <-p.ended:
-			return true
-		default:
-			return false
-		}
-	})
-	if got := p.cmd.ProcessState.ExitCode(); got != code {
-		t.Errorf("exit code %d, want %d", got, code)
-	}
-}
-
-func eventually(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(60 * time.Second)
-	for !done() {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within 60 s", what)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-}
-
-// An output keeps what is written to it.
-type output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.String()
 }

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/redis/go-redis/v9"
+
+	"github.com/sluicehq/sluice/internal/proctest"
 )
 
 // A Server is a redis-server process. Its methods must not be called
@@ -26,7 +28,7 @@ type Server struct {
 	binary  string
 	dir     string
 	args    []string
-	process *process // nil while it is down
+	process *proctest.Process // nil while it is down
 }
 
 // Start starts a server of the test's own and waits until it answers. args are
@@ -56,7 +58,7 @@ func (s *Server) Dir() string { return s.dir }
 // gone. It does nothing if the server is down.
 func (s *Server) Kill() {
 	if s.process != nil {
-		s.process.kill()
+		s.process.Kill()
 		s.process = nil
 	}
 }
@@ -68,11 +70,11 @@ func (s *Server) Stop(tb testing.TB) {
 	if s.process == nil {
 		return
 	}
-	if err := s.process.signal(syscall.SIGTERM); err != nil {
+	if err := s.process.Cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		tb.Fatalf("redistest: stop redis-server: %v", err)
 	}
 	select {
-	case <-s.process.exited:
+	case <-s.process.Ended:
 		s.process = nil
 	case <-time.After(10 * time.Second):
 		tb.Fatalf("redistest: redis-server did not stop within 10s; its log:\n%s", s.log())
@@ -109,7 +111,7 @@ func (s *Server) send(tb testing.TB, sig os.Signal) {
 	if s.process == nil {
 		tb.Fatal("redistest: the server is down")
 	}
-	if err := s.process.signal(sig); err != nil {
+	if err := s.process.Cmd.Process.Signal(sig); err != nil {
 		tb.Fatalf("redistest: send %v to redis-server: %v", sig, err)
 	}
 }
@@ -183,7 +185,7 @@ func (s *Server) launch() error {
 		"--port", port, "--bind", "127.0.0.1", "--dir", s.dir, "--logfile", "redis.log",
 		"--save", "", "--appendonly", "no", "--daemonize", "no",
 	}, s.args...)
-	p, err := spawn(exec.Command(s.binary, args...))
+	p, err := proctest.Spawn(exec.Command(s.binary, args...))
 	if err != nil {
 		return fmt.Errorf("start %s: %w", s.binary, err)
 	}
@@ -193,12 +195,12 @@ func (s *Server) launch() error {
 	defer tick.Stop()
 	for deadline := time.Now().Add(20 * time.Second); time.Now().Before(deadline); {
 		select {
-		case <-p.exited:
+		case <-p.Ended:
 			// A cluster's node listens also at its port plus 10,000.
 			if log := s.log(); bytes.Contains(log, []byte("Address already in use")) || bytes.Contains(log, []byte("port number too high")) {
 				return fmt.Errorf("%w: %s", errPort, s.addr)
 			}
-			return fmt.Errorf("redis-server %q exited: %v; its log:\n%s", args, p.err, s.log())
+			return fmt.Errorf("redis-server %q exited: %v; its log:\n%s", args, p.Err, s.log())
 		case <-tick.C:
 		}
 		if nc, err := net.Dial("tcp", s.addr); err != nil { // go-redis would log it
@@ -211,52 +213,15 @@ func (s *Server) launch() error {
 		if err != nil || rdb.Ping(context.Background()).Err() != nil {
 			continue
 		}
-		if pid := processID.FindStringSubmatch(info); pid == nil || pid[1] != strconv.Itoa(p.cmd.Process.Pid) {
-			p.kill()
+		if pid := processID.FindStringSubmatch(info); pid == nil || pid[1] != strconv.Itoa(p.Cmd.Process.Pid) {
+			p.Kill()
 			return fmt.Errorf("%w: %s", errPort, s.addr)
 		}
 		s.process = p
 		return nil
 	}
-	p.kill()
+	p.Kill()
 	return fmt.Errorf("redis-server did not answer at %s within 20s; its log:\n%s", s.addr, s.log())
 }
 
 var processID = regexp.MustCompile(`process_id:(\d+)`)
-
-// A process is a running child.
-type process struct {
-	cmd    *exec.Cmd
-	exited chan struct{} // closed when it has been waited for
-	err    error         // of Wait; read after exited
-}
-
-// spawn starts cmd such that it dies with the test binary where the system can
-// do that. The goroutine ends with the process: the thread that started it must
-// live as long, because its end counts as the parent's.
-func spawn(cmd *exec.Cmd) (*process, error) {
-	dieWithParent(cmd)
-	p := &process{cmd: cmd, exited: make(chan struct{})}
-	started := make(chan error, 1)
-	go func() {
-		defer close(p.exited)
-		runtime.LockOSThread()
-		defer runtime.UnlockOSThread()
-		err := cmd.Start()
-		started <- err
-		if err == nil {
-			p.err = cmd.Wait()
-		}
-	}()
-	if err := <-started; err != nil {
-		return nil, err
-	}
-	return p, nil
-}
-
-func (p *process) signal(sig os.Signal) error { return p.cmd.Process.Signal(sig) }
-
-func (p *process) kill() {
-	p.signal(os.Kill) // an error means that it has ended
-	<-p.exited
-}

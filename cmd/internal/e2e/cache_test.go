@@ -16,6 +16,8 @@ import (
 	"github.com/sluicehq/sluice/internal/corpus"
 	"github.com/sluicehq/sluice/internal/corpus/seeds"
 	"github.com/sluicehq/sluice/internal/wire"
+
+	"github.com/sluicehq/sluice/internal/proctest"
 )
 
 // A session is a recording to play: recorded, or made up.
@@ -73,8 +75,8 @@ func TestCacheOfSessions(t *testing.T) {
 				played := r.start(t, s.open, len(test.flags)+test.kills)
 				for i := range test.kills {
 					due := played.lines * (i + 1) / (test.kills + 2)
-					eventually(t, "it is time for a kill", func() bool { return r.discord.SentCount() >= due })
-					p.kill()
+					proctest.Eventually(t, "it is time for a kill", func() bool { return r.discord.SentCount() >= due })
+					p.Kill()
 					p = r.gateway(t)
 					// The dead one's ownership runs out: at once, for the test's sake.
 					if err := r.rdb.Del(t.Context(), wire.NewShard(r.prefix, 0, 1).Owner()).Err(); err != nil {
@@ -88,7 +90,7 @@ func TestCacheOfSessions(t *testing.T) {
 					t.Fatalf("play: %v", err)
 				}
 				r.flowsOut(t)
-				if code := p.stop(t); code != 0 {
+				if code := p.Stop(t); code != 0 {
 					t.Errorf("exit code %d, want 0", code)
 				}
 				r.likeModel(t)
@@ -138,7 +140,7 @@ func (r *run) flowsOut(t *testing.T) {
 		if before >= sent {
 			return
 		}
-		eventually(t, fmt.Sprintf("%d dispatches are sent, there are more entries than %d", sent, before), func() bool { return r.length(t) > before })
+		proctest.Eventually(t, fmt.Sprintf("%d dispatches are sent, there are more entries than %d", sent, before), func() bool { return r.length(t) > before })
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/sluicehq/sluice/gateway/gatewaytest"
+	"github.com/sluicehq/sluice/internal/proctest"
 	"github.com/sluicehq/sluice/internal/redistest"
 	"github.com/sluicehq/sluice/internal/wire"
 )
@@ -44,15 +45,15 @@ func startCluster(t *testing.T) []*redistest.Server {
 	}
 	for i, node := range nodes[3:] {
 		master := nodes[i].Client(t).Do(t.Context(), "CLUSTER", "MYID").Val().(string)
-		eventually(t, "the replica knows its master", func() bool {
+		proctest.Eventually(t, "the replica knows its master", func() bool {
 			return node.Client(t).Do(t.Context(), "CLUSTER", "REPLICATE", master).Err() == nil
 		})
-		eventually(t, "the replica follows", func() bool {
+		proctest.Eventually(t, "the replica follows", func() bool {
 			return strings.Contains(node.Client(t).Info(t.Context(), "replication").Val(), "master_link_status:up")
 		})
 	}
 	for _, node := range nodes {
-		eventually(t, "the cluster is up", func() bool {
+		proctest.Eventually(t, "the cluster is up", func() bool {
 			return strings.Contains(node.Client(t).ClusterInfo(t.Context()).Val(), "cluster_state:ok")
 		})
 	}
@@ -114,7 +115,7 @@ func TestClusterNodeKilled(t *testing.T) {
 	})
 	c.traffic(t, 1000)
 	nodes[1].Kill()
-	eventually(t, "the replica is a master", func() bool {
+	proctest.Eventually(t, "the replica is a master", func() bool {
 		return strings.Contains(nodes[4].Client(t).Info(t.Context(), "replication").Val(), "role:master")
 	})
 	c.traffic(t, 3000)
@@ -125,7 +126,7 @@ func TestClusterNodeKilled(t *testing.T) {
 	if n := len(discord.Identifies()); n != shards {
 		t.Errorf("%d identifies, want %d", n, shards)
 	}
-	eventually(t, "everything is acknowledged", func() bool { return c.pending(t) == 0 })
+	proctest.Eventually(t, "everything is acknowledged", func() bool { return c.pending(t) == 0 })
 	ok := make(map[string]bool)
 	for _, n := range c.journal(t) {
 		if n.result == "ok" {
@@ -168,7 +169,7 @@ func TestSentinelFailover(t *testing.T) {
 	if err := standby.Do(t.Context(), "REPLICAOF", host, port).Err(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the replica follows", func() bool {
+	proctest.Eventually(t, "the replica follows", func() bool {
 		return strings.Contains(standby.Info(t.Context(), "replication").Val(), "master_link_status:up")
 	})
 	sentinel := startSentinel(t, host, port)
@@ -180,7 +181,7 @@ func TestSentinelFailover(t *testing.T) {
 	w := start(t, "worker", r.flags...)
 	r.traffic(t, 500)
 	master.Kill()
-	eventually(t, "the replica is a master", func() bool {
+	proctest.Eventually(t, "the replica is a master", func() bool {
 		return strings.Contains(standby.Info(t.Context(), "replication").Val(), "role:master")
 	})
 	r.traffic(t, 500)
@@ -190,8 +191,8 @@ func TestSentinelFailover(t *testing.T) {
 	if n := len(r.discord.Identifies()); n != 1 {
 		t.Errorf("%d identifies, want 1", n)
 	}
-	eventually(t, "everything is acknowledged", func() bool { return r.pending(t) == 0 })
-	if code := w.stop(t); code != 0 {
+	proctest.Eventually(t, "everything is acknowledged", func() bool { return r.pending(t) == 0 })
+	if code := w.Stop(t); code != 0 {
 		t.Errorf("worker: exit code %d, want 0", code)
 	}
 }
@@ -230,7 +231,7 @@ sentinel failover-timeout main 5000
 	})
 	rdb := redis.NewSentinelClient(&redis.Options{Addr: addr})
 	t.Cleanup(func() { rdb.Close() })
-	eventually(t, "the sentinel knows the replica", func() bool {
+	proctest.Eventually(t, "the sentinel knows the replica", func() bool {
 		replicas, err := rdb.Replicas(t.Context(), "main").Result()
 		return err == nil && len(replicas) == 1
 	})

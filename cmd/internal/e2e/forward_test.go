@@ -17,6 +17,8 @@ import (
 	"github.com/sluicehq/sluice/internal/corpus"
 	"github.com/sluicehq/sluice/internal/rawjson"
 	"github.com/sluicehq/sluice/internal/wire"
+
+	"github.com/sluicehq/sluice/internal/proctest"
 )
 
 // recordedDispatches is the length of the recorded session, READY included.
@@ -46,8 +48,8 @@ func TestRecordedSession(t *testing.T) {
 			gateway := r.gateway(t)
 			r.play(t, 0, 0, nil)
 			want := recordedDispatches + test.shards - 1
-			eventually(t, "everything is in the streams", func() bool { return r.length(t) >= want })
-			if code := gateway.stop(t); code != 0 {
+			proctest.Eventually(t, "everything is in the streams", func() bool { return r.length(t) >= want })
+			if code := gateway.Stop(t); code != 0 {
 				t.Errorf("exit code %d, want 0", code)
 			}
 			r.compare(t, r.discord.Sent())
@@ -70,11 +72,11 @@ func TestKilledGateway(t *testing.T) {
 	r := newRun(t, 1)
 	first := r.gateway(t)
 	r.play(t, 700, recordedDispatches/2, func() {
-		first.kill()
+		first.Kill()
 		r.gateway(t)
 	})
 	want := recordedDispatches + 1 // and RESUMED
-	eventually(t, "everything is in the streams", func() bool { return r.length(t) >= want })
+	proctest.Eventually(t, "everything is in the streams", func() bool { return r.length(t) >= want })
 	r.compare(t, r.discord.Sent())
 	if identifies, resumes := len(r.discord.Identifies()), len(r.discord.Resumes()); identifies != 1 || resumes != 1 {
 		t.Errorf("%d identifies and %d resumes, want 1 and 1", identifies, resumes)
@@ -89,17 +91,17 @@ func TestSimulator(t *testing.T) {
 	record := filepath.Join(t.TempDir(), "sent.jsonl")
 	addr := freeAddr(t)
 	sim := start(t, "sluice", "sim", "--addr", addr, "--rate", "1000", "--record", record)
-	eventually(t, "the simulator listens", func() bool { return strings.Contains(sim.output.String(), "http://"+addr) })
+	proctest.Eventually(t, "the simulator listens", func() bool { return strings.Contains(sim.Output.String(), "http://"+addr) })
 	flags := append([]string{"--discord.api_url=http://" + addr + "/api/v10"}, r.flags...)
 	first := start(t, "gateway", flags...)
-	eventually(t, "half of the session is in the streams", func() bool { return r.length(t) > recordedDispatches/2 })
-	first.kill()
+	proctest.Eventually(t, "half of the session is in the streams", func() bool { return r.length(t) > recordedDispatches/2 })
+	first.Kill()
 	second := start(t, "gateway", flags...)
-	eventually(t, "everything is in the streams", func() bool { return r.length(t) >= recordedDispatches+1 })
-	if code := second.stop(t); code != 0 {
+	proctest.Eventually(t, "everything is in the streams", func() bool { return r.length(t) >= recordedDispatches+1 })
+	if code := second.Stop(t); code != 0 {
 		t.Errorf("gateway: exit code %d, want 0", code)
 	}
-	if code := sim.stop(t); code != 0 {
+	if code := sim.Stop(t); code != 0 {
 		t.Errorf("sim: exit code %d, want 0", code)
 	}
 	file, err := os.Open(record)
@@ -124,8 +126,8 @@ func TestSimulator(t *testing.T) {
 		sent = append(sent, gatewaytest.Sent{Shard: line.Shard, Session: line.Session, Sequence: line.S, Type: line.T, Data: line.D})
 	}
 	r.compare(t, sent)
-	if !regexp.MustCompile(`identifies: +1\n`).MatchString(sim.output.String()) || !regexp.MustCompile(`resumes: +1 `).MatchString(sim.output.String()) {
-		t.Errorf("the simulator says:\n%s\nwant 1 identify and 1 resume", sim.output.String())
+	if !regexp.MustCompile(`identifies: +1\n`).MatchString(sim.Output.String()) || !regexp.MustCompile(`resumes: +1 `).MatchString(sim.Output.String()) {
+		t.Errorf("the simulator says:\n%s\nwant 1 identify and 1 resume", sim.Output.String())
 	}
 }
 

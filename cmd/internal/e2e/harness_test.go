@@ -1,16 +1,12 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strings"
-	"sync"
-	"syscall"
 	"testing"
 	"time"
 
@@ -18,6 +14,7 @@ import (
 
 	"github.com/sluicehq/sluice/gateway/gatewaytest"
 	"github.com/sluicehq/sluice/internal/corpus"
+	"github.com/sluicehq/sluice/internal/proctest"
 	"github.com/sluicehq/sluice/internal/redistest"
 	"github.com/sluicehq/sluice/internal/wire"
 )
@@ -45,121 +42,25 @@ func TestMain(m *testing.M) {
 	}())
 }
 
-// A program is a running one of ours.
-type program struct {
-	cmd    *exec.Cmd
-	ended  chan struct{}
-	err    error // of Wait; valid once ended is closed
-	output *output
-}
-
-// An output keeps what a program wrote.
-type output struct {
-	mu  sync.Mutex
-	buf bytes.Buffer
-}
-
-func (o *output) Write(p []byte) (int, error) {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.Write(p)
-}
-
-func (o *output) String() string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.buf.String()
-}
-
-// start runs a program. It is killed when the test ends; its output is shown if
-// the test failed.
-func start(t *testing.T, name string, args ...string) *program {
+// start runs one of our programs, see proctest.Start.
+func start(t *testing.T, name string, args ...string) *proctest.Program {
 	t.Helper()
-	return startInto(t, new(output), name, args...)
+	return startWith(t, new(proctest.Output), nil, name, args...)
 }
 
-// startInto is start with an output that several programs may share.
-func startInto(t *testing.T, out *output, name string, args ...string) *program {
+// startWith is start with an output that several programs may share, and with
+// more environment.
+func startWith(t *testing.T, out *proctest.Output, env []string, name string, args ...string) *proctest.Program {
 	t.Helper()
-	return startWith(t, out, nil, name, args...)
-}
-
-// startWith is startInto with more environment.
-func startWith(t *testing.T, out *output, env []string, name string, args ...string) *program {
-	t.Helper()
-	p := &program{cmd: exec.Command(filepath.Join(bin, name), args...), ended: make(chan struct{}), output: out}
-	p.cmd.Env = append(clean(os.Environ()), env...)
+	cmd := exec.Command(filepath.Join(bin, name), args...)
+	cmd.Env, cmd.Stdout = proctest.Env(env...), out
 	if name == "gateway" || name == "sluice" { // workers need none
-		p.cmd.Env = append(p.cmd.Env, "DISCORD_TOKEN="+token)
+		cmd.Env = append(cmd.Env, "DISCORD_TOKEN="+token)
 	}
-	p.cmd.Dir = t.TempDir()
-	p.cmd.Stdout, p.cmd.Stderr = p.output, p.output
-	p.cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	if err := p.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	go func() { // ends with the program
-		p.err = p.cmd.Wait()
-		close(p.ended)
-	}()
-	t.Cleanup(func() {
-		p.kill()
-		if t.Failed() {
-			t.Logf("%s %v:\n%s", name, args, tail(p.output.String(), 6000))
-		}
-	})
-	return p
+	return proctest.Start(t, cmd)
 }
 
 func tail(s string, n int) string { return s[max(0, len(s)-n):] }
-
-// clean drops what would configure our programs.
-func clean(env []string) (kept []string) {
-	for _, pair := range env {
-		if !strings.HasPrefix(pair, "SLUICE_") && !strings.HasPrefix(pair, "DISCORD_") {
-			kept = append(kept, pair)
-		}
-	}
-	return kept
-}
-
-func (p *program) kill() {
-	p.cmd.Process.Kill()
-	<-p.ended
-}
-
-// stop asks the program to end and returns its exit code.
-func (p *program) stop(t *testing.T) int {
-	t.Helper()
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	return p.wait(t)
-}
-
-// wait returns the exit code once the program has ended.
-func (p *program) wait(t *testing.T) int {
-	t.Helper()
-	select {
-	case <-p.ended:
-		return p.cmd.ProcessState.ExitCode()
-	case <-time.After(40 * time.Second):
-		t.Fatalf("the program did not end:\n%s", tail(p.output.String(), 4000))
-		return -1
-	}
-}
-
-// eventually polls until done is true.
-func eventually(t *testing.T, what string, done func() bool) {
-	t.Helper()
-	deadline := time.Now().Add(60 * time.Second)
-	for !done() {
-		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within 60 s", what)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-}
 
 // A run is one deployment: a Discord, a Redis, a prefix.
 type run struct {
@@ -184,7 +85,7 @@ func newRun(t *testing.T, shards int, flags ...string) *run {
 }
 
 // gateway starts a gateway process.
-func (r *run) gateway(t *testing.T, more ...string) *program {
+func (r *run) gateway(t *testing.T, more ...string) *proctest.Program {
 	t.Helper()
 	return start(t, "gateway", append(append([]string{"--discord.api_url=" + r.discord.URL()}, r.flags...), more...)...)
 }
@@ -202,7 +103,7 @@ func (r *run) play(t *testing.T, rate float64, n int, during func()) {
 		done <- err
 	}()
 	if during != nil {
-		eventually(t, fmt.Sprintf("%d dispatches are sent", n), func() bool { return r.discord.SentCount() >= n })
+		proctest.Eventually(t, fmt.Sprintf("%d dispatches are sent", n), func() bool { return r.discord.SentCount() >= n })
 		during()
 	}
 	if err := <-done; err != nil {
@@ -280,8 +181,6 @@ func expected(t *testing.T) map[string][]json.RawMessage {
 	}
 	return byPayload
 }
-
-func contains(p *program, text string) bool { return strings.Contains(p.output.String(), text) }
 
 func unmarshal(t *testing.T, text []byte, v any) {
 	t.Helper()

@@ -6,6 +6,8 @@ import (
 
 	"github.com/sluicehq/sluice/gateway/gatewaytest"
 	"github.com/sluicehq/sluice/internal/corpus"
+
+	"github.com/sluicehq/sluice/internal/proctest"
 )
 
 // TestEveryPayload sends one dispatch of each type, and every payload that has
@@ -42,7 +44,7 @@ func TestEveryPayload(t *testing.T) {
 				want[e.Type+string(e.Payload)]++
 				n++
 			}
-			eventually(t, "everything is in the streams", func() bool { return r.length(t) >= n })
+			proctest.Eventually(t, "everything is in the streams", func() bool { return r.length(t) >= n })
 			types := []string{}
 			for _, e := range r.entries(t) {
 				if e.Event == "READY" {
@@ -67,7 +69,7 @@ func TestEveryPayload(t *testing.T) {
 					t.Error("an unknown type was not forwarded")
 				}
 			}
-			if code := gateway.stop(t); code != 0 {
+			if code := gateway.Stop(t); code != 0 {
 				t.Errorf("exit code %d, want 0", code)
 			}
 			if n := len(discord.Identifies()); n != 1 {

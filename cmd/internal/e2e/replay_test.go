@@ -11,6 +11,8 @@ import (
 
 	"github.com/sluicehq/sluice/internal/corpus"
 	"github.com/sluicehq/sluice/internal/wire"
+
+	"github.com/sluicehq/sluice/internal/proctest"
 )
 
 // handled matches a line of the worker program.
@@ -21,26 +23,26 @@ func TestTwoWorkers(t *testing.T) {
 	t.Parallel()
 	r := newRun(t, 1)
 	gateway := r.gateway(t)
-	workers := []*program{start(t, "worker", r.flags...), start(t, "worker", r.flags...)}
+	workers := []*proctest.Program{start(t, "worker", r.flags...), start(t, "worker", r.flags...)}
 	r.play(t, 1500, 0, nil)
-	eventually(t, "everything is in the streams", func() bool { return r.length(t) >= recordedDispatches })
+	proctest.Eventually(t, "everything is in the streams", func() bool { return r.length(t) >= recordedDispatches })
 	lines := func() (all [][]string) {
 		for _, w := range workers {
-			all = append(all, handled.FindAllStringSubmatch(w.output.String(), -1)...)
+			all = append(all, handled.FindAllStringSubmatch(w.Output.String(), -1)...)
 		}
 		return all
 	}
-	eventually(t, "everything is handled", func() bool { return len(lines()) >= recordedDispatches })
-	eventually(t, "everything is acknowledged", func() bool { return r.pending(t) == 0 })
+	proctest.Eventually(t, "everything is handled", func() bool { return len(lines()) >= recordedDispatches })
+	proctest.Eventually(t, "everything is acknowledged", func() bool { return r.pending(t) == 0 })
 	for i, w := range workers {
-		if code := w.stop(t); code != 0 {
+		if code := w.Stop(t); code != 0 {
 			t.Errorf("worker %d: exit code %d, want 0", i, code)
 		}
-		if n := len(handled.FindAllString(w.output.String(), -1)); n == 0 {
+		if n := len(handled.FindAllString(w.Output.String(), -1)); n == 0 {
 			t.Errorf("worker %d handled nothing: the lanes are not shared", i)
 		}
 	}
-	if code := gateway.stop(t); code != 0 {
+	if code := gateway.Stop(t); code != 0 {
 		t.Errorf("gateway: exit code %d, want 0", code)
 	}
 
@@ -57,7 +59,7 @@ func TestTwoWorkers(t *testing.T) {
 	}
 	for _, w := range workers {
 		last := make(map[string]int)
-		for _, line := range handled.FindAllStringSubmatch(w.output.String(), -1) {
+		for _, line := range handled.FindAllStringSubmatch(w.Output.String(), -1) {
 			var seq int
 			fmt.Sscan(line[4], &seq)
 			key := line[2] + line[3] // a listener and a guild
@@ -71,7 +73,7 @@ func TestTwoWorkers(t *testing.T) {
 		}
 	}
 	edits := 0
-	all := workers[0].output.String() + workers[1].output.String()
+	all := workers[0].Output.String() + workers[1].Output.String()
 	known := expected(t)
 	for _, e := range corpus.SessionEnvelopes() {
 		if e.Type != "MESSAGE_UPDATE" {
@@ -108,11 +110,11 @@ func TestSomeEvents(t *testing.T) {
 			want++
 		}
 	}
-	eventually(t, "they are handled", func() bool { return len(handled.FindAllString(w.output.String(), -1)) >= want })
+	proctest.Eventually(t, "they are handled", func() bool { return len(handled.FindAllString(w.Output.String(), -1)) >= want })
 	if n := r.length(t); n != want {
 		t.Errorf("%d entries, want %d", n, want)
 	}
-	if code := w.stop(t); code != 0 {
+	if code := w.Stop(t); code != 0 {
 		t.Errorf("exit code %d, want 0", code)
 	}
 }
@@ -123,22 +125,22 @@ func TestEveryProcessKilledOnce(t *testing.T) {
 	t.Parallel()
 	r := newRun(t, 1, "--replay.expire=INTERACTION_CREATE=0,TYPING_START=0") // everything is counted
 	gateway := r.gateway(t)
-	out := new(output) // both workers', in the order of their lines
-	worker := func() *program { return startInto(t, out, "worker", r.flags...) }
-	workers := []*program{worker(), worker()}
+	out := new(proctest.Output) // both workers', in the order of their lines
+	worker := func() *proctest.Program { return startWith(t, out, nil, "worker", r.flags...) }
+	workers := []*proctest.Program{worker(), worker()}
 	lines := func() [][]string { return handled.FindAllStringSubmatch(out.String(), -1) }
 	r.play(t, 300, recordedDispatches/4, func() {
-		gateway.kill()
+		gateway.Kill()
 		gateway = r.gateway(t)
 		for i, part := range []int{recordedDispatches / 2, recordedDispatches * 3 / 4} {
-			eventually(t, "some of it is handled", func() bool { return len(lines()) > part })
-			workers[i].kill()
+			proctest.Eventually(t, "some of it is handled", func() bool { return len(lines()) > part })
+			workers[i].Kill()
 			workers[i] = worker()
 		}
 	})
 	want := recordedDispatches + 1 // and RESUMED
-	eventually(t, "everything is in the streams", func() bool { return r.length(t) >= want })
-	eventually(t, "everything is acknowledged", func() bool { return r.pending(t) == 0 })
+	proctest.Eventually(t, "everything is in the streams", func() bool { return r.length(t) >= want })
+	proctest.Eventually(t, "everything is acknowledged", func() bool { return r.pending(t) == 0 })
 	times := make(map[string]int)
 	last := make(map[string]int)
 	again := 0
@@ -172,7 +174,7 @@ func TestEveryProcessKilledOnce(t *testing.T) {
 		t.Errorf("%d dead letters", n)
 	}
 	for i, w := range append(workers, gateway) {
-		if code := w.stop(t); code != 0 {
+		if code := w.Stop(t); code != 0 {
 			t.Errorf("program %d: exit code %d, want 0", i, code)
 		}
 	}

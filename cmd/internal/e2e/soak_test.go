@@ -43,7 +43,7 @@ func TestSoak(t *testing.T) {
 	r.flags = []string{"--redis.url=redis://" + server.Addr() + "/0", "--redis.prefix=" + r.prefix,
 		"--cache.memory_bytes=16MiB", "--cache.messages_per_channel=5", "--cache.message_age=20s", "--forward.max_length=100000"}
 	p := r.gateway(t)
-	pid := p.cmd.Process.Pid
+	pid := p.Cmd.Process.Pid
 
 	done := make(chan error, 1)
 	ctx, cancel := context.WithTimeout(t.Context(), time.Hour)
@@ -189,7 +189,7 @@ func TestMemoryOfEntities(t *testing.T) {
 		t.Fatalf("play: %v", err)
 	}
 	r.flowsOut(t)
-	p.stop(t)
+	p.Stop(t)
 	tag := wire.NewShard(r.prefix, 0, 1).Tag()
 	content, err := cachemodel.Read(t.Context(), r.rdb, tag)
 	if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluicehq/sluice/gateway/gatewaytest"
 	"github.com/sluicehq/sluice/internal/corpus"
+	"github.com/sluicehq/sluice/internal/proctest"
 	"github.com/sluicehq/sluice/internal/redistest"
 	"github.com/sluicehq/sluice/internal/wire"
 )
@@ -18,15 +19,15 @@ import (
 func TestWrongConfiguration(t *testing.T) {
 	t.Parallel()
 	p := start(t, "gateway", "--forward.codec=bson", "--redis.url=http://x", "--discord.intents=EVERYTHING", "--no.such=1", "--cache.memory_bytes=lots")
-	if code := p.wait(t); code != 2 {
+	if code := p.Wait(t); code != 2 {
 		t.Errorf("exit code %d, want 2", code)
 	}
 	for _, want := range []string{"forward.codec", "bson", "redis.url", "discord.intents", "EVERYTHING", "--no.such", "cache.memory_bytes", "lots"} {
-		if !strings.Contains(p.output.String(), want) {
-			t.Errorf("output does not name %s:\n%s", want, p.output.String())
+		if !strings.Contains(p.Output.String(), want) {
+			t.Errorf("output does not name %s:\n%s", want, p.Output.String())
 		}
 	}
-	if strings.Contains(p.output.String(), token) {
+	if strings.Contains(p.Output.String(), token) {
 		t.Error("the token is shown")
 	}
 }
@@ -35,8 +36,8 @@ func TestHelp(t *testing.T) {
 	t.Parallel()
 	for _, name := range []string{"gateway", "worker"} {
 		p := start(t, name, "--help")
-		if code := p.wait(t); code != 0 || !strings.Contains(p.output.String(), "--redis.url") {
-			t.Errorf("%s --help: exit code %d, %s", name, code, p.output.String())
+		if code := p.Wait(t); code != 0 || !strings.Contains(p.Output.String(), "--redis.url") {
+			t.Errorf("%s --help: exit code %d, %s", name, code, p.Output.String())
 		}
 	}
 }
@@ -53,8 +54,8 @@ func TestWaitsForRedis(t *testing.T) {
 	flags := []string{"--redis.url=redis://" + server.Addr() + "/0", "--admin.addr=127.0.0.1:0"}
 	gateway := start(t, "gateway", append(flags, "--discord.api_url=http://"+addr+"/api/v10")...)
 	worker := start(t, "worker", flags...)
-	for name, p := range map[string]*program{"gateway": gateway, "worker": worker} {
-		eventually(t, name+" says that it waits for Redis", func() bool { return strings.Contains(p.output.String(), server.Addr()) })
+	for name, p := range map[string]*proctest.Program{"gateway": gateway, "worker": worker} {
+		proctest.Eventually(t, name+" says that it waits for Redis", func() bool { return strings.Contains(p.Output.String(), server.Addr()) })
 		if status, body := get(t, p, "/readyz"); status != 503 {
 			t.Errorf("%s: /readyz = %d %s, want 503", name, status, body)
 		}
@@ -63,7 +64,7 @@ func TestWaitsForRedis(t *testing.T) {
 		}
 	}
 	server.Restart(t)
-	eventually(t, "the gateway says that it waits for Discord", func() bool { return strings.Contains(gateway.output.String(), "discord does not answer") })
+	proctest.Eventually(t, "the gateway says that it waits for Discord", func() bool { return strings.Contains(gateway.Output.String(), "discord does not answer") })
 	later := gatewaytest.New(gatewaytest.Config{Addr: addr})
 	if err := later.Start(); err != nil {
 		t.Fatal(err)
@@ -72,15 +73,15 @@ func TestWaitsForRedis(t *testing.T) {
 	if err := later.WaitConnected(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
-	for name, p := range map[string]*program{"gateway": gateway, "worker": worker} {
-		eventually(t, name+" is ready", func() bool { status, _ := get(t, p, "/readyz"); return status == 200 })
+	for name, p := range map[string]*proctest.Program{"gateway": gateway, "worker": worker} {
+		proctest.Eventually(t, name+" is ready", func() bool { status, _ := get(t, p, "/readyz"); return status == 200 })
 		if _, body := get(t, p, "/metrics"); !strings.Contains(body, "sluice_") {
 			t.Errorf("%s has no metrics of its own", name)
 		}
-		if code := p.stop(t); code != 0 {
+		if code := p.Stop(t); code != 0 {
 			t.Errorf("%s: exit code %d, want 0", name, code)
 		}
-		if strings.Contains(p.output.String(), token) {
+		if strings.Contains(p.Output.String(), token) {
 			t.Errorf("%s shows the token", name)
 		}
 	}
@@ -116,11 +117,11 @@ func TestRefusedByDiscord(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			if code := p.wait(t); code != 1 {
+			if code := p.Wait(t); code != 1 {
 				t.Errorf("exit code %d, want 1", code)
 			}
-			if !strings.Contains(p.output.String(), test.want) {
-				t.Errorf("output does not speak of %q:\n%s", test.want, p.output.String())
+			if !strings.Contains(p.Output.String(), test.want) {
+				t.Errorf("output does not speak of %q:\n%s", test.want, p.Output.String())
 			}
 		})
 	}
@@ -142,7 +143,7 @@ func TestOneShardRefused(t *testing.T) {
 	if err := discord.CloseShard(0, 4010); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it is not ready, and says why", func() bool {
+	proctest.Eventually(t, "it is not ready, and says why", func() bool {
 		status, body := get(t, p, "/readyz")
 		return status == 503 && strings.Contains(body, "4010")
 	})
@@ -152,7 +153,7 @@ func TestOneShardRefused(t *testing.T) {
 	if err := discord.CloseShard(1, 4010); err != nil {
 		t.Fatal(err)
 	}
-	if code := p.wait(t); code != 1 {
+	if code := p.Wait(t); code != 1 {
 		t.Errorf("exit code %d, want 1", code)
 	}
 }
@@ -164,24 +165,24 @@ func TestOtherTopology(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := r.gateway(t)
-	if code := p.wait(t); code != 1 || !strings.Contains(p.output.String(), "999") || !strings.Contains(p.output.String(), "123456789012345678") {
-		t.Errorf("another application's topology: exit code %d\n%s", code, p.output.String())
+	if code := p.Wait(t); code != 1 || !strings.Contains(p.Output.String(), "999") || !strings.Contains(p.Output.String(), "123456789012345678") {
+		t.Errorf("another application's topology: exit code %d\n%s", code, p.Output.String())
 	}
 	if err := r.rdb.HSet(t.Context(), wire.TopologyKey(r.prefix), "application", "123456789012345678", "shards", 2).Err(); err != nil {
 		t.Fatal(err)
 	}
 	p = r.gateway(t, "--discord.shards=4")
-	if code := p.wait(t); code != 1 || !strings.Contains(p.output.String(), "sluice topology") {
-		t.Errorf("another number of shards: exit code %d\n%s", code, p.output.String())
+	if code := p.Wait(t); code != 1 || !strings.Contains(p.Output.String(), "sluice topology") {
+		t.Errorf("another number of shards: exit code %d\n%s", code, p.Output.String())
 	}
 }
 
 var served = regexp.MustCompile(`serving metrics and health" addr=(\S+)`)
 
-func get(t *testing.T, p *program, path string) (status int, body string) {
+func get(t *testing.T, p *proctest.Program, path string) (status int, body string) {
 	t.Helper()
 	var addr []string
-	eventually(t, "the admin address is logged", func() bool { addr = served.FindStringSubmatch(p.output.String()); return addr != nil })
+	proctest.Eventually(t, "the admin address is logged", func() bool { addr = served.FindStringSubmatch(p.Output.String()); return addr != nil })
 	resp, err := http.Get("http://" + addr[1] + path)
 	if err != nil {
 		t.Fatal(err)
@@ -214,18 +215,18 @@ func TestScenario055RightsAtStart(t *testing.T) {
 	if err := r.discord.WaitConnected(t.Context(), 0); err != nil { // a topology is recorded
 		t.Fatal(err)
 	}
-	gateway.stop(t)
+	gateway.Stop(t)
 	if err := r.rdb.Do(t.Context(), "ACL", "SETUSER", "short", "on", ">secret", "~*", "+@all", "-xpending", "-xtrim", "-evalsha").Err(); err != nil {
 		t.Fatal(err)
 	}
 	url := "--redis.url=redis://short:secret@" + server.Addr() + "/0"
-	for _, p := range []*program{r.gateway(t, url), start(t, "worker", append(r.flags, url)...)} {
-		if code := p.wait(t); code != 1 {
-			t.Errorf("%s: exit code %d, want 1", p.cmd.Path, code)
+	for _, p := range []*proctest.Program{r.gateway(t, url), start(t, "worker", append(r.flags, url)...)} {
+		if code := p.Wait(t); code != 1 {
+			t.Errorf("%s: exit code %d, want 1", p.Cmd.Path, code)
 		}
 		for _, want := range []string{"XPENDING", "XTRIM", "EVALSHA", "ACL LIST"} {
-			if !contains(p, want) {
-				t.Errorf("%s does not name %s:\n%s", p.cmd.Path, want, p.output.String())
+			if !p.Contains(want) {
+				t.Errorf("%s does not name %s:\n%s", p.Cmd.Path, want, p.Output.String())
 			}
 		}
 	}
@@ -254,6 +255,6 @@ func TestScenario150ShardFromTheEntry(t *testing.T) {
 	}
 	for _, want := range []string{`(?m)^3/x?\d+/\S+ ` + envelope.Type, `(?m)^0/x?\d+/\S+ ` + envelope.Type + ` guild=- .*"direct"`} {
 		pattern := regexp.MustCompile(want)
-		eventually(t, "the worker prints "+want, func() bool { return pattern.MatchString(w.output.String()) })
+		proctest.Eventually(t, "the worker prints "+want, func() bool { return pattern.MatchString(w.Output.String()) })
 	}
 }

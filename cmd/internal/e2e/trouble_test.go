@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/sluicehq/sluice/gateway/gatewaytest"
+	"github.com/sluicehq/sluice/internal/proctest"
 	"github.com/sluicehq/sluice/internal/redistest"
 	"github.com/sluicehq/sluice/internal/wire"
 )
@@ -25,7 +26,7 @@ func TestScenario071RedisPaused(t *testing.T) {
 	r := newViolence(t, server.Addr())
 	p := r.gateway(t, "--admin.addr=127.0.0.1:0")
 	stop := r.begin(t, 500)
-	eventually(t, "it is ready", func() bool { status, _ := get(t, p, "/readyz"); return status == 200 })
+	proctest.Eventually(t, "it is ready", func() bool { status, _ := get(t, p, "/readyz"); return status == 200 })
 	server.Pause(t)
 	time.Sleep(pause)
 	server.Continue(t)
@@ -35,7 +36,7 @@ func TestScenario071RedisPaused(t *testing.T) {
 	if i, n := len(r.discord.Identifies()), len(r.discord.Resumes()); i != 1 || n > 1 {
 		t.Errorf("%d identifies and %d resumes, want 1 and at most 1", i, n)
 	}
-	eventually(t, "it is ready again", func() bool { status, _ := get(t, p, "/readyz"); return status == 200 })
+	proctest.Eventually(t, "it is ready again", func() bool { status, _ := get(t, p, "/readyz"); return status == 200 })
 }
 
 // TestRedisRefuses has Redis refuse to write for a while, in each way it can.
@@ -60,7 +61,7 @@ func TestRedisRefuses(t *testing.T) {
 			if err := r.rdb.Do(t.Context(), test.refuse...).Err(); err != nil {
 				t.Fatal(err)
 			}
-			eventually(t, "it is not ready, and says why", func() bool {
+			proctest.Eventually(t, "it is not ready, and says why", func() bool {
 				status, body := get(t, p, "/readyz")
 				return status == 503 && strings.Contains(body, test.code)
 			})
@@ -75,7 +76,7 @@ func TestRedisRefuses(t *testing.T) {
 				t.Errorf("%d identifies, want 1", n)
 			}
 			for _, want := range []string{"commits are stalled", "commits flow again"} {
-				if n := strings.Count(p.output.String(), want); n != 1 {
+				if n := strings.Count(p.Output.String(), want); n != 1 {
 					t.Errorf("%q is logged %d times, want once", want, n)
 				}
 			}
@@ -99,12 +100,12 @@ func TestManyShards(t *testing.T) {
 	t.Cleanup(func() { discord.Close() })
 	r := &run{discord: discord, rdb: redistest.Client(t), prefix: redistest.Prefix(t), shards: shards, lanes: wire.DefaultLanes(shards)}
 	r.flags = []string{"--redis.url=redis://" + redistest.Addr(t) + "/0", "--redis.prefix=" + r.prefix}
-	programs := []*program{r.gateway(t), r.gateway(t), r.gateway(t)}
+	programs := []*proctest.Program{r.gateway(t), r.gateway(t), r.gateway(t)}
 	all := make([]int, shards)
 	for i := range all {
 		all[i] = i
 	}
-	eventually(t, "all shards are connected, and their sessions recorded", func() bool {
+	proctest.Eventually(t, "all shards are connected, and their sessions recorded", func() bool {
 		for _, shard := range all {
 			recorded := r.rdb.HExists(t.Context(), wire.NewShard(r.prefix, shard, shards).Session(), wire.SessionID).Val()
 			if !recorded || !discord.Connected(shard) {
@@ -113,7 +114,7 @@ func TestManyShards(t *testing.T) {
 		}
 		return true
 	})
-	programs[0].kill()
+	programs[0].Kill()
 	r.gateway(t) // and one is added
 	held := func() int {
 		n := 0
@@ -125,7 +126,7 @@ func TestManyShards(t *testing.T) {
 		}
 		return n
 	}
-	eventually(t, "the others hold all shards", func() bool { return held() == shards && len(discord.Resumes()) > 0 })
+	proctest.Eventually(t, "the others hold all shards", func() bool { return held() == shards && len(discord.Resumes()) > 0 })
 	last := make(map[int]time.Time)
 	for _, i := range discord.Identifies() {
 		bucket := i.Shard % buckets
@@ -156,7 +157,7 @@ func TestScenario067HugeGuild(t *testing.T) {
 	if _, err := r.discord.Send(0, "MESSAGE_CREATE", []byte(`{"id":"1","channel_id":"2","guild_id":"9001"}`)); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "everything is in the streams", func() bool { return r.length(t) >= 3 })
+	proctest.Eventually(t, "everything is in the streams", func() bool { return r.length(t) >= 3 })
 	for _, e := range r.entries(t) {
 		if e.Sequence == sequence && (e.Flags != wire.Slim || !strings.Contains(string(e.Payload), `"name":"Very Large Cove"`)) {
 			t.Errorf("the guild has flags %q and %d bytes", e.Flags, len(e.Payload))
@@ -166,7 +167,7 @@ func TestScenario067HugeGuild(t *testing.T) {
 	if members < 50_000 {
 		t.Errorf("%d members are cached", members)
 	}
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.cmd.Process.Pid))
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", p.Cmd.Process.Pid))
 	if err != nil {
 		t.Skipf("the process's memory can't be read here: %v", err)
 	}
@@ -204,7 +205,7 @@ func TestScenario051Loading(t *testing.T) {
 	front.loading(true)
 	r := newViolence(t, front.addr())
 	p := r.gateway(t, "--admin.addr=127.0.0.1:0")
-	eventually(t, "it says that Redis is loading", func() bool { return strings.Contains(p.output.String(), "LOADING") })
+	proctest.Eventually(t, "it says that Redis is loading", func() bool { return strings.Contains(p.Output.String(), "LOADING") })
 	if status, body := get(t, p, "/readyz"); status != 503 {
 		t.Errorf("/readyz = %d %s while Redis is loading, want 503", status, body)
 	}
@@ -230,7 +231,7 @@ func TestFailoverLosesTheTail(t *testing.T) {
 	if err := standby.Do(t.Context(), "REPLICAOF", host, port).Err(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "the replica follows", func() bool {
+	proctest.Eventually(t, "the replica follows", func() bool {
 		return strings.Contains(standby.Info(t.Context(), "replication").Val(), "master_link_status:up")
 	})
 	front := newFront(t, master.Addr())
@@ -247,7 +248,7 @@ func TestFailoverLosesTheTail(t *testing.T) {
 	}
 	before := standby.HGet(t.Context(), wire.NewShard(r.prefix, 0, 1).Session(), wire.SessionSequence).Val()
 	front.to(replica.Addr())
-	eventually(t, "the session is resumed", func() bool { return len(r.discord.Resumes()) > 0 })
+	proctest.Eventually(t, "the session is resumed", func() bool { return len(r.discord.Resumes()) > 0 })
 	if at := r.discord.Resumes()[0].Sequence; strconv.FormatInt(at, 10) != before {
 		t.Errorf("resumed from sequence %d, want %s: what the replica has", at, before)
 	}
@@ -272,7 +273,7 @@ func TestRedisEmptied(t *testing.T) {
 	if err := r.rdb.FlushAll(t.Context()).Err(); err != nil {
 		t.Fatal(err)
 	}
-	eventually(t, "it identifies anew", func() bool { return len(r.discord.Identifies()) == 2 })
+	proctest.Eventually(t, "it identifies anew", func() bool { return len(r.discord.Identifies()) == 2 })
 	if err := r.discord.WaitConnected(t.Context(), 0); err != nil {
 		t.Fatal(err)
 	}
@@ -286,7 +287,7 @@ func TestRedisEmptied(t *testing.T) {
 		}
 	}
 	var got map[int64]int
-	eventually(t, "everything of the new session is in the streams", func() bool {
+	proctest.Eventually(t, "everything of the new session is in the streams", func() bool {
 		got = make(map[int64]int)
 		for _, e := range r.entries(t) {
 			if e.Session == wire.ShortSession(session) && e.Sequence != 0 {

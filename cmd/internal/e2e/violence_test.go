@@ -12,6 +12,7 @@ import (
 	"github.com/redis/go-redis/v9"
 
 	"github.com/sluicehq/sluice/gateway/gatewaytest"
+	"github.com/sluicehq/sluice/internal/proctest"
 	"github.com/sluicehq/sluice/internal/redistest"
 	"github.com/sluicehq/sluice/internal/wire"
 )
@@ -136,13 +137,13 @@ func (r *run) begin(t *testing.T, rate int) (stop func()) {
 func (r *run) traffic(t *testing.T, n int) {
 	t.Helper()
 	want := r.discord.SentCount() + n
-	eventually(t, "there is traffic", func() bool { return r.discord.SentCount() >= want })
+	proctest.Eventually(t, "there is traffic", func() bool { return r.discord.SentCount() >= want })
 }
 
 // drained waits until everything that was sent is in the streams.
 func (r *run) drained(t *testing.T) {
 	t.Helper()
-	eventually(t, "everything is in the streams", func() bool { return r.length(t) >= r.discord.SentCount() })
+	proctest.Eventually(t, "everything is in the streams", func() bool { return r.length(t) >= r.discord.SentCount() })
 }
 
 func newViolence(t *testing.T, redisAddr string) *run {
@@ -183,7 +184,7 @@ func TestGatewayKilledOften(t *testing.T) {
 			for range kills {
 				time.Sleep(time.Duration(200+rand.IntN(800)) * time.Millisecond) // a random moment
 				resumes := len(r.discord.Resumes())
-				p.kill()
+				p.Kill()
 				p = r.gateway(t)
 				if err := r.discord.WaitResumes(t.Context(), resumes+1); err != nil {
 					t.Fatal(err)
@@ -211,10 +212,10 @@ func TestStandby(t *testing.T) {
 			holder := r.gateway(t)
 			stop := r.begin(t, 500)
 			standby := r.gateway(t)
-			eventually(t, "the second stands by", func() bool { return contains(standby, "standing by") })
+			proctest.Eventually(t, "the second stands by", func() bool { return standby.Contains("standing by") })
 			r.traffic(t, 200)
 			begun := time.Now()
-			if err := holder.cmd.Process.Signal(sig); err != nil {
+			if err := holder.Cmd.Process.Signal(sig); err != nil {
 				t.Fatal(err)
 			}
 			if err := r.discord.WaitResumes(t.Context(), 1); err != nil {
@@ -227,8 +228,8 @@ func TestStandby(t *testing.T) {
 					frozen = 15 * time.Second
 				}
 				time.Sleep(frozen - took) // the other works meanwhile
-				holder.cmd.Process.Signal(syscall.SIGCONT)
-				eventually(t, "the woken one knows that it has lost the shard", func() bool { return contains(holder, "lost the shard") })
+				holder.Cmd.Process.Signal(syscall.SIGCONT)
+				proctest.Eventually(t, "the woken one knows that it has lost the shard", func() bool { return holder.Contains("lost the shard") })
 			}
 			r.traffic(t, 200)
 			stop()
@@ -238,7 +239,7 @@ func TestStandby(t *testing.T) {
 				t.Errorf("%d identifies, want 1", n)
 			}
 			if sig == syscall.SIGTERM {
-				if code := holder.wait(t); code != 0 {
+				if code := holder.Wait(t); code != 0 {
 					t.Errorf("exit code %d, want 0", code)
 				}
 				for _, c := range r.discord.Closes() {
@@ -271,7 +272,7 @@ func TestRedisKilled(t *testing.T) {
 				time.Sleep(time.Duration(300+rand.IntN(1000)) * time.Millisecond) // a random moment
 				server.Kill()
 				server.Restart(t)
-				eventually(t, "redis answers", func() bool { return r.rdb.Ping(t.Context()).Err() == nil })
+				proctest.Eventually(t, "redis answers", func() bool { return r.rdb.Ping(t.Context()).Err() == nil })
 			}
 			r.traffic(t, 200)
 			stop()

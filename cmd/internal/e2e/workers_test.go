@@ -14,6 +14,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/sluicehq/sluice/internal/proctest"
 	"github.com/sluicehq/sluice/internal/redistest"
 	"github.com/sluicehq/sluice/internal/wire"
 )
@@ -28,10 +29,10 @@ const (
 type crew struct {
 	*run
 	server  *redistest.Server // nil: not to be killed
-	forward *program          // the gateway
+	forward *proctest.Program // the gateway
 	path    string
 	marks   *os.File
-	alive   []*program
+	alive   []*proctest.Program
 	rerun   int64 // entries that were pending for processes when they were killed, frozen or stopped
 	kills   []kill
 }
@@ -62,33 +63,33 @@ func newCrewOf(t *testing.T, r *run, flags ...string) *crew {
 }
 
 // join starts one more worker.
-func (c *crew) join(t *testing.T) *program {
+func (c *crew) join(t *testing.T) *proctest.Program {
 	t.Helper()
-	p := startWith(t, new(output), []string{"JOURNAL=" + c.path}, "journal", c.flags...)
+	p := startWith(t, new(proctest.Output), []string{"JOURNAL=" + c.path}, "journal", c.flags...)
 	c.alive = append(c.alive, p)
 	return p
 }
 
-func (c *crew) gone(p *program) {
-	c.alive = slices.DeleteFunc(c.alive, func(q *program) bool { return q == p })
+func (c *crew) gone(p *proctest.Program) {
+	c.alive = slices.DeleteFunc(c.alive, func(q *proctest.Program) bool { return q == p })
 }
 
 // mark notes what was done to a process.
-func (c *crew) mark(t *testing.T, p *program, what string) int64 {
+func (c *crew) mark(t *testing.T, p *proctest.Program, what string) int64 {
 	t.Helper()
 	now := time.Now().UnixMicro()
-	if _, err := fmt.Fprintf(c.marks, "%d %d %s\n", now, p.cmd.Process.Pid, what); err != nil {
+	if _, err := fmt.Fprintf(c.marks, "%d %d %s\n", now, p.Cmd.Process.Pid, what); err != nil {
 		t.Fatal(err)
 	}
 	return now
 }
 
-func (c *crew) is(p *program, consumer string) bool {
-	return strings.Contains(consumer, fmt.Sprintf("-%d-", p.cmd.Process.Pid))
+func (c *crew) is(p *proctest.Program, consumer string) bool {
+	return strings.Contains(consumer, fmt.Sprintf("-%d-", p.Cmd.Process.Pid))
 }
 
 // held returns how many entries are pending for a process, and the lanes it holds.
-func (c *crew) held(t *testing.T, p *program) (entries int64, lanes []string) {
+func (c *crew) held(t *testing.T, p *proctest.Program) (entries int64, lanes []string) {
 	t.Helper()
 	keys := wire.NewShard(c.prefix, 0, 1)
 	for lane := range c.lanes {
@@ -108,9 +109,9 @@ func (c *crew) held(t *testing.T, p *program) (entries int64, lanes []string) {
 }
 
 // kill ends a worker without a word.
-func (c *crew) kill(t *testing.T, p *program) {
+func (c *crew) kill(t *testing.T, p *proctest.Program) {
 	t.Helper()
-	p.kill()
+	p.Kill()
 	at := c.mark(t, p, "killed")
 	c.gone(p)
 	entries, lanes := c.held(t, p)
@@ -119,23 +120,25 @@ func (c *crew) kill(t *testing.T, p *program) {
 }
 
 // freeze stops a worker for some time.
-func (c *crew) freeze(t *testing.T, p *program, d time.Duration) {
+func (c *crew) freeze(t *testing.T, p *proctest.Program, d time.Duration) {
 	t.Helper()
-	p.cmd.Process.Signal(syscall.SIGSTOP)
+	p.Cmd.Process.Signal(syscall.SIGSTOP)
 	c.mark(t, p, "frozen")
 	entries, _ := c.held(t, p)
 	c.rerun += entries
 	time.Sleep(d) // the length of the fault
 	c.mark(t, p, "woken")
-	p.cmd.Process.Signal(syscall.SIGCONT)
+	p.Cmd.Process.Signal(syscall.SIGCONT)
 }
 
 // leave stops a worker as an operator does.
-func (c *crew) leave(t *testing.T, p *program) {
+func (c *crew) leave(t *testing.T, p *proctest.Program) {
 	t.Helper()
 	c.gone(p)
-	if code := p.stop(t); code != 0 {
-		t.Errorf("a worker that was stopped: exit code %d, want 0:\n%s", code, tail(p.output.String(), 2000))
+	// Before it heeds signals one would end it as the system does.
+	proctest.Eventually(t, "it has started", func() bool { return p.Contains("worker starts") })
+	if code := p.Stop(t); code != 0 {
+		t.Errorf("a worker that was stopped: exit code %d, want 0:\n%s", code, tail(p.Output.String(), 2000))
 	}
 	c.mark(t, p, "stopped")
 }
@@ -283,7 +286,7 @@ func (c *crew) suffer(t *testing.T, count, guilds, rate int, pause, longest time
 		return
 	}
 	c.drained(t)
-	eventually(t, "everything is acknowledged", func() bool { return c.pending(t) == 0 })
+	proctest.Eventually(t, "everything is acknowledged", func() bool { return c.pending(t) == 0 })
 	for _, p := range slices.Clone(c.alive) {
 		c.leave(t, p)
 	}
@@ -324,7 +327,7 @@ func (c *crew) violence(t *testing.T, fed <-chan struct{}, pause, longest time.D
 		case "redis":
 			c.server.Kill()
 			c.server.Restart(t)
-			eventually(t, "redis answers", func() bool { return c.rdb.Ping(t.Context()).Err() == nil })
+			proctest.Eventually(t, "redis answers", func() bool { return c.rdb.Ping(t.Context()).Err() == nil })
 			// Leases may have run out, and acks been lost: all that is pending may be
 			// run again.
 			for _, p := range c.alive {
@@ -332,7 +335,7 @@ func (c *crew) violence(t *testing.T, fed <-chan struct{}, pause, longest time.D
 				c.rerun += entries
 			}
 		case "gateway":
-			c.forward.kill()
+			c.forward.Kill()
 			c.forward = c.gateway(t)
 		case "join":
 			c.join(t)
@@ -499,7 +502,7 @@ func (c *crew) judgeKills(t *testing.T, notes []note) {
 // TestPoison has an entry end every process that runs it, among a thousand others.
 func TestPoison(t *testing.T) {
 	t.Parallel()
-	c := newCrew(t, redistest.Addr(t), "--replay.lease=1s")
+	c := newCrew(t, redistest.Addr(t), "--replay.lease=3s") // a busy machine may hold a process up for a second
 	c.gateway(t)
 	if err := c.discord.WaitConnected(t.Context(), 0); err != nil {
 		t.Fatal(err)
@@ -521,10 +524,10 @@ func TestPoison(t *testing.T) {
 	c.drained(t)
 	c.join(t)
 	c.join(t)
-	eventually(t, "everything is settled", func() bool {
+	proctest.Eventually(t, "everything is settled", func() bool {
 		for _, p := range slices.Clone(c.alive) {
 			select {
-			case <-p.ended: // a supervisor starts it again
+			case <-p.Ended: // a supervisor starts it again
 				c.mark(t, p, "killed")
 				c.gone(p)
 				c.join(t)
