@@ -6,8 +6,7 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/redis/go-redis/v9"
-
+	"github.com/sluicehq/sluice/internal/redisclient"
 	"github.com/sluicehq/sluice/internal/wire"
 )
 
@@ -78,21 +77,5 @@ func (w *Worker) denied(ctx context.Context, t wire.Topology) []string {
 		{"CLIENT", "UNBLOCK", 0},
 		{"TIME"},
 	}
-	pipe := w.control.Pipeline()
-	cmds := make([]*redis.Cmd, len(calls))
-	for i, args := range calls {
-		cmds[i] = pipe.Do(ctx, args...)
-	}
-	_, _ = pipe.Exec(ctx) // each has its own error
-	var denied []string
-	for i, cmd := range cmds {
-		if redis.HasErrorPrefix(cmd.Err(), "NOPERM") {
-			name := fmt.Sprint(calls[i][0])
-			if name == "XGROUP" || name == "XINFO" || name == "CLIENT" {
-				name += " " + fmt.Sprint(calls[i][1])
-			}
-			denied = append(denied, name)
-		}
-	}
-	return denied
+	return redisclient.Denied(ctx, w.control, calls)
 }
