@@ -17,6 +17,9 @@ func (s *Store) Apply(c *Change, w Writer) error {
 	}
 	s.latest = max(s.latest, c.received)
 	f := &c.fields
+	if c.event.Cache.Kind == dispatch.User {
+		s.noteSelf(c)
+	}
 	switch rule := &c.event.Cache; rule.Do {
 	case dispatch.Ready:
 		s.ready(c, w)
@@ -164,13 +167,16 @@ func (s *Store) created(c *Change, col *collection, id []byte, w Writer) {
 
 // replace stores a member as it came; it may have been known.
 func (s *Store) replace(c *Change, w Writer) error {
+	id := c.fields.ID(c.event.Cache.ID)
+	if id == nil {
+		return nil
+	}
 	count, err := s.memberCount(c)
 	if err != nil {
 		return err
 	}
-	id := c.fields.ID(c.event.Cache.ID)
 	known := false
-	if col, id := s.locate(c); col != nil && id != nil {
+	if col, _ := s.locate(c); col != nil {
 		old, err := s.before(c, col, id)
 		if err != nil {
 			return err
@@ -181,7 +187,7 @@ func (s *Store) replace(c *Change, w Writer) error {
 	if !known {
 		s.setMemberCount(c, count, 1, w)
 	}
-	if voice := s.children(dispatch.VoiceState, c.fields.ID(dispatch.GuildID)); voice != nil && id != nil {
+	if voice := s.children(dispatch.VoiceState, c.fields.ID(dispatch.GuildID)); voice != nil {
 		s.dropBeside(voice, id, dispatch.Left, w)
 	}
 	return nil

@@ -122,9 +122,9 @@ func array(value []byte) []byte {
 	return []byte("[]")
 }
 
-// edit appends an array to dst with the elements for which is returns true replaced
-// by what with appends of them, or left out where it appends nothing. It returns nil
-// if there is none.
+// edit appends an array to dst with the first element for which is returns true
+// replaced by what with appends of it, or left out where it appends nothing. It
+// returns nil if there is none.
 func edit(dst, array []byte, is func(element []byte) bool, with func(dst, element []byte) []byte) []byte {
 	dst = append(dst, '[')
 	start, found := len(dst), false
@@ -135,7 +135,7 @@ func edit(dst, array []byte, is func(element []byte) bool, with func(dst, elemen
 			dst = append(dst, ',')
 		}
 		before := len(dst)
-		if is(a.Value) {
+		if !found && is(a.Value) {
 			found = true
 			dst = with(dst, a.Value)
 		} else {

@@ -100,6 +100,7 @@ var guildTrials = map[string][]trial{
 			after: hashes{"member:1": {"5": `{"guild_id":"1","user":{"id":"5"}}`}, "guild": {"1": guild, "1:member_count": `3`}}},
 		{name: "in a guild without a count", before: []step{{"GUILD_CREATE", `{"id":"1","member_count":null}`}}, payload: member, after: hashes{"guild": {"1": `{"id":"1","member_count":null}`}}},
 		{name: "in a guild that is not known", payload: member, after: hashes{"guild": nil, "member:1": {"5": member}}},
+		{name: "without a user", before: []step{{"GUILD_CREATE", guild}}, payload: `{"guild_id":"1","user":{}}`, after: hashes{"guild": {"1": guild}, "member:1": nil}},
 		{name: "back from voice", before: []step{{"VOICE_STATE_UPDATE", `{"guild_id":"1","user_id":"5","channel_id":"8"}`}, {"GUILD_MEMBER_REMOVE", member}}, payload: member, after: hashes{"voice_state:1": nil}},
 	},
 	"GUILD_MEMBER_UPDATE": {
@@ -207,6 +208,7 @@ var guildTrials = map[string][]trial{
 		{before: []step{{"THREAD_CREATE", thread}, {"THREAD_MEMBER_UPDATE", `{"id":"20","guild_id":"1","user_id":"99","flags":1}`}}, payload: `{"id":"20","guild_id":"1","user_id":"99","muted":true}`,
 			state: `{"id":"20","guild_id":"1","user_id":"99","flags":1}`, after: hashes{"thread_member:20": {"99": `{"id":"20","guild_id":"1","user_id":"99","flags":1,"muted":true}`}}},
 		{name: "the bot's own without its id", before: []step{{"READY", self}, {"THREAD_CREATE", thread}}, payload: `{"id":"20","guild_id":"1","flags":1}`, after: hashes{"thread_member:20": {"99": `{"id":"20","guild_id":"1","flags":1}`}}},
+		{name: "the bot's own after a USER_UPDATE", before: []step{{"USER_UPDATE", `{"id":"98"}`}, {"THREAD_CREATE", thread}}, payload: `{"id":"20","guild_id":"1"}`, after: hashes{"thread_member:20": {"98": `{"id":"20","guild_id":"1"}`}}},
 		{name: "a thread that is not known", payload: `{"id":"20","guild_id":"1","user_id":"99"}`, after: hashes{"thread_member:20": nil}},
 	},
 }
@@ -320,6 +322,8 @@ var messageTrials = map[string][]trial{
 		{before: []step{{"MESSAGE_CREATE", reacted}, {"MESSAGE_REACTION_ADD", `{"user_id":"5",` + y + `}`}}, payload: `{` + x + `}`, state: `{"emoji":{"id":null,"name":"x"},"count":2,"me":true}`,
 			after: hashes{"message:2:0": {"3": reacted, "3:reactions": `[{"emoji":{"id":"44","name":"y"},"count":1,"count_details":{"burst":0,"normal":1},"me":false,"me_burst":false,"burst_colors":[]}]`}}},
 		{name: "of another emoji", before: []step{{"MESSAGE_CREATE", reacted}}, payload: `{` + y + `}`, after: hashes{"message:2:0": {"3": reacted}}},
+		{name: "of one that is there twice", before: []step{{"MESSAGE_CREATE", `{"id":"3","channel_id":"2","guild_id":"1","reactions":[{"emoji":{"name":"x"},"count":1},{"emoji":{"name":"x"},"count":2}]}`}}, payload: `{` + x + `}`,
+			state: `{"emoji":{"name":"x"},"count":1}`, after: hashes{"message:2:0": {"3": `{"id":"3","channel_id":"2","guild_id":"1","reactions":[{"emoji":{"name":"x"},"count":1},{"emoji":{"name":"x"},"count":2}]}`, "3:reactions": `[{"emoji":{"name":"x"},"count":2}]`}}},
 	},
 	"MESSAGE_POLL_VOTE_ADD": {
 		{before: []step{{"READY", self}, {"MESSAGE_CREATE", poll}}, payload: `{"user_id":"99","message_id":"3","channel_id":"2","guild_id":"1","answer_id":1}`,

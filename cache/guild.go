@@ -1,6 +1,7 @@
 package cache
 
 import (
+	"bytes"
 	"slices"
 
 	"github.com/sluicehq/sluice/internal/dispatch"
@@ -24,7 +25,6 @@ var guildLists = [...]struct {
 }
 
 func (s *Store) ready(c *Change, w Writer) {
-	s.noteSelf(c)
 	if user := c.fields.Raw(dispatch.UserObject); rawjson.IsObject(user) {
 		if col, id := s.locate(c); col != nil {
 			s.put(col, id, s.own(c, user), w)
@@ -44,10 +44,14 @@ func (s *Store) ready(c *Change, w Writer) {
 	writeAll(w, "SADD", key, announced)
 }
 
-// noteSelf notes the bot's own id of a READY.
+// noteSelf notes the bot's own id that a READY or a USER_UPDATE has.
 func (s *Store) noteSelf(c *Change) {
-	if id := c.fields.ID(dispatch.UserObject); id != nil {
-		s.self = append([]byte(nil), id...)
+	id := c.fields.ID(dispatch.UserObject)
+	if c.event.Cache.Do != dispatch.Ready {
+		id = c.fields.ID(dispatch.ID)
+	}
+	if id != nil && !bytes.Equal(id, s.self) {
+		s.self = bytes.Clone(id)
 	}
 }
 

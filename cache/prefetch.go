@@ -109,9 +109,10 @@ func (s *Store) need(c *Change) {
 	f := &c.fields
 	now := c.received
 	want := func(col *collection, id, _ []byte) { s.want(col, id, now) }
+	if c.event.Cache.Kind == dispatch.User {
+		s.noteSelf(c) // what follows in the batch may ask for the bot's own
+	}
 	switch rule := &c.event.Cache; rule.Do {
-	case dispatch.Ready:
-		s.noteSelf(c)
 	case dispatch.Replace, dispatch.Merge, dispatch.MergeKnown, dispatch.MergeVoice, dispatch.Remove, dispatch.PutList, dispatch.GuildUpdate:
 		col, id := s.locate(c)
 		s.want(col, id, now)
