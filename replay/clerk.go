@@ -31,6 +31,7 @@ type job struct {
 	entries []*entry // acks
 	tasks   []*task  // restarts
 	counts  []int    // of each task
+	marks   []string // of each task: ends the name of the consumer it is claimed for
 	noted   int      // lines of a note
 	own     bool     // with the entry's own fields
 	tries   int
@@ -149,6 +150,11 @@ func (k *clerk) restarts(q *jobs) {
 		}
 		j.tasks = append(j.tasks, t)
 		j.counts = append(j.counts, t.entry.deliveries)
+		mark := ""
+		if c := &k.w.desk.core; c.suspect == t.entry && !c.cleared(t.entry) {
+			mark = suspectMark // another of its listeners has not run
+		}
+		j.marks = append(j.marks, mark)
 	}
 	q.due = shifted(q.due, len(q.due))
 }
@@ -271,7 +277,7 @@ func (k *clerk) call(j *job) (keys []string, args []any) {
 		keys = []string{s.lane.lease, s.stream}
 		args = []any{k.w.id, c.Group}
 		for i, t := range j.tasks {
-			args = append(args, t.entry.id.String(), j.counts[i])
+			args = append(args, t.entry.id.String(), j.counts[i], k.w.id+j.marks[i])
 		}
 	case ackJob:
 		keys = []string{s.stream, s.progress}
@@ -317,7 +323,8 @@ func (k *clerk) answered(j *job, err error) {
 	default:
 		w.health.fail(name, err)
 		if j.kind == buryJob {
-			w.desk.core.uncount(j.entry) // a lane that is to be handed over does not wait for this
+			w.desk.core.uncount(j.entry) // neither a lane that is to be handed over waits for this
+			w.desk.core.absolve(j.entry) // nor the next suspect
 			w.checkStill(s)
 			if j.entry.worthNoting() { // for the lane's next owner
 				w.desk.note(j.entry)
@@ -365,6 +372,9 @@ func (k *clerk) accept(j *job) error {
 		}
 		for i, t := range j.tasks {
 			if pending[i+1] {
+				if j.marks[i] == "" {
+					d.core.absolve(t.entry)
+				}
 				d.core.wake(t)
 			} else {
 				k.acked(t)
@@ -438,6 +448,7 @@ func (k *clerk) buried(j *job) error {
 				slog.String("id", deliveryID(j.source.label, j.entry.id)))
 			w.desk.core.pass(j.source, j.entry.id)
 			w.desk.core.uncount(j.entry)
+			w.desk.core.absolve(j.entry)
 			j.source.lane.node.ack(j.source, j.entry.id)
 			return nil
 		}

@@ -199,6 +199,7 @@ func (c *core) drop(s *source) {
 		case dying: // the next owner finds its listeners settled
 			delete(s.known, id)
 			c.uncount(e)
+			c.absolve(e)
 		case held, lost:
 			for i := range e.tasks {
 				t := &e.tasks[i]
@@ -322,6 +323,7 @@ func (c *core) buried(e *entry) {
 		delete(e.src.known, e.id)
 	}
 	c.uncount(e)
+	c.absolve(e)
 }
 
 // uncount takes an entry from its source's unacked: a lane that is to be handed
@@ -423,7 +425,6 @@ func (c *core) finish(t *task, o outcome) (settled bool) {
 	s := e.src
 	e.running--
 	s.running--
-	defer c.clear(e)
 	switch o {
 	case succeeded, gaveUp:
 		t.state = ended
@@ -513,6 +514,7 @@ func (c *core) acked(s *source, ids []entryID) {
 	for _, id := range ids {
 		if e, ok := s.known[id]; ok && e.state == acking {
 			delete(s.known, id)
+			c.absolve(e)
 		}
 	}
 }
@@ -543,6 +545,7 @@ func (c *core) end(e *entry) {
 // forget gives an entry up that is still pending in Redis.
 func (c *core) forget(e *entry) {
 	delete(e.src.known, e.id)
+	c.absolve(e)
 	c.leave(e)
 }
 
@@ -550,7 +553,6 @@ func (c *core) forget(e *entry) {
 func (c *core) leave(e *entry) {
 	k := e.key
 	e.key = nil
-	c.absolve(e)
 	c.inHand[e.src.class]--
 	c.bytes[e.src.class] -= e.size
 	k.places--

@@ -112,7 +112,9 @@ func TestCoreSuspectsRunAlone(t *testing.T) {
 	c.Finish(tasks[0], "succeeded")
 	ids, _ = c.Wanted()
 	equal(t, "wanted while a suspect is in hand", ids, "[]")
-	c.Finish(tasks[2], "retry") // it has run: it kills nothing
+	c.Finish(tasks[2], "retry") // it has run, and kills nothing; but Redis has it as a suspect
+	equal(t, "readers told before it is moved", c.Told(), 0)
+	c.Moved(tasks[2])
 	equal(t, "readers told", c.Told(), 1)
 	ids, _ = c.Wanted()
 	equal(t, "wanted then", ids, "[2]")

@@ -17,109 +17,6 @@ import (
 	"github.com/sluicehq/sluice/replay"
 )
 
-// A mortal is a worker that dies when its listener gets a certain entry: it loses
-// Redis at once, and what runs in it never comes to an end.
-type mortal struct {
-	proxy *redistest.Proxy
-	died  chan struct{}
-	hold  chan struct{}
-	once  sync.Once
-}
-
-func (d *deployment) mortal(kills func(*listener.Delivery) bool, listen listener.Func, config replay.Config) *mortal {
-	d.t.Helper()
-	m := &mortal{proxy: redistest.NewProxy(d.t, d.addr), died: make(chan struct{}), hold: make(chan struct{})}
-	config.DrainTimeout = time.Millisecond
-	d.runAt(m.proxy.Addr(), registry("l", "#", func(ctx context.Context, e *listener.Delivery) error {
-		if kills(e) {
-			m.once.Do(func() {
-				m.proxy.Down()
-				close(m.died)
-			})
-		}
-		select {
-		case <-m.died:
-			<-m.hold
-			return ctx.Err()
-		default:
-		}
-		return listen(ctx, e)
-	}), config)
-	d.t.Cleanup(func() { close(m.hold) }) // before it is stopped
-	return m
-}
-
-// TestAnEntryThatKillsProcesses: it is a dead letter after MaxDeliveries starts,
-// and no other entry is, however many were in hand when it killed.
-func TestAnEntryThatKillsProcesses(t *testing.T) {
-	t.Parallel()
-	d := deploy(t, "", 1, 4)
-	const total, guilds = 300, 30
-	config := replay.Config{Lease: 500 * time.Millisecond, MaxDeliveries: 4}
-	var mu sync.Mutex
-	starts := 0
-	last := map[string]int64{}
-	ran := map[int64]int{}
-	disorder := 0
-	poison := int64(150)
-	for i := range total {
-		d.post(d.guild(0, i%guilds))
-	}
-	kills := func(e *listener.Delivery) bool {
-		mu.Lock()
-		defer mu.Unlock()
-		if e.Sequence == poison {
-			starts++
-			if e.Attempt != starts {
-				t.Errorf("start %d is attempt %d", starts, e.Attempt)
-			}
-		}
-		return e.Sequence == poison
-	}
-	listen := func(_ context.Context, e *listener.Delivery) error {
-		mu.Lock()
-		defer mu.Unlock()
-		ran[e.Sequence]++
-		if ran[e.Sequence] == 1 { // those run again are behind what a dead worker could not acknowledge
-			if e.Sequence < last[e.GuildID] {
-				disorder++
-			}
-			last[e.GuildID] = e.Sequence
-		}
-		return nil
-	}
-	for range 4 {
-		m := d.mortal(kills, listen, config)
-		select {
-		case <-m.died:
-		case <-time.After(20 * time.Second):
-			t.Fatal("the poisonous entry was not started")
-		}
-	}
-	d.run(registry("l", "#", func(ctx context.Context, e *listener.Delivery) error {
-		kills(e)
-		return listen(ctx, e)
-	}), config)
-	letter := d.letters("workers", 1)[0]
-	mu.Lock()
-	defer mu.Unlock()
-	if starts != 4 {
-		t.Errorf("%d starts of the poisonous entry, want MaxDeliveries, 4", starts)
-	}
-	if letter["sequence"] != fmt.Sprint(poison) || letter["error"] != "l: process died while it ran" ||
-		letter["deliveries"] != "4" || !strings.HasSuffix(letter["consumer"].(string), "!") {
-		t.Errorf("letter = %v", letter)
-	}
-	for seq := int64(1); seq <= total; seq++ {
-		if (ran[seq] == 0) != (seq == poison) {
-			t.Errorf("sequence %d was handled %d times", seq, ran[seq])
-		}
-	}
-	if disorder > 0 {
-		t.Errorf("%d out of order", disorder)
-	}
-}
-
 // A suspect that does not kill runs on, and others of its key behind it; entries
 // of other keys do not wait for it.
 func TestSuspectsRunAloneWhileOthersFlow(t *testing.T) {
@@ -358,4 +255,49 @@ func TestConsumersOfTheDeadAreRemoved(t *testing.T) {
 		c := d.rdb.XInfoConsumers(t.Context(), stream, "workers").Val()
 		return len(c) == 1 && c[0].Name != "dead" && c[0].Pending == 1
 	})
+}
+
+// A suspect that has ended well is not there to be blamed when the next one kills:
+// that does not start before Redis has the first one's ack, or has it as any other
+// entry that has failed.
+func TestASuspectStartsWhenTheOneBeforeIsOutOfTheWay(t *testing.T) {
+	t.Parallel()
+	for _, fails := range []bool{false, true} {
+		t.Run(fmt.Sprint("fails=", fails), func(t *testing.T) {
+			t.Parallel()
+			d := deploy(t, "", 1, 1)
+			d.t = t
+			stream := d.stream(d.guild(0, 1), false)
+			ids := []string{d.post(d.guild(0, 1)), d.post(d.guild(0, 2))}
+			d.abandon(stream, "dead", 2)
+			for _, id := range ids {
+				d.rdb.Do(t.Context(), "XCLAIM", stream, "workers", "dead", 0, id, "RETRYCOUNT", 2, "JUSTID")
+			}
+			blamed := make(chan string, 10)
+			config := quick
+			config.Backoff, config.BackoffMax = 100*time.Millisecond, 100*time.Millisecond
+			m := newMeddler(t, d.addr)
+			m.before(fmt.Sprintf("XACK\r\n$%d\r\n%s", len(stream), stream), func() { time.Sleep(200 * time.Millisecond) }) // a slow network
+			d.runAt(m.addr(), registry("l", "#", func(_ context.Context, e *listener.Delivery) error {
+				for _, p := range d.rdb.XPendingExt(context.Background(), xpending(stream, "workers")).Val() {
+					if e.Attempt > 3 { // is no suspect any more
+						break
+					}
+					if strings.HasSuffix(p.Consumer, "!") && !strings.HasSuffix(e.ID, p.ID) {
+						blamed <- p.ID
+					}
+				}
+				if fails && e.Sequence == 1 && e.Attempt < 5 {
+					return errors.New("no")
+				}
+				return nil
+			}), config)
+			waitFor(t, "both to be acked", func() bool { return d.pending("workers") == 0 })
+			select {
+			case id := <-blamed:
+				t.Errorf("entry %s was a suspect's while the other ran", id)
+			default:
+			}
+		})
+	}
 }

@@ -195,6 +195,9 @@ func (d *desk) acked(s *source, ids []entryID) {
 	defer d.mu.Unlock()
 	d.core.acked(s, ids)
 	s.lane.node.w.checkStill(s)
+	if len(d.core.told) > 0 {
+		d.call()
+	}
 }
 
 // finish takes a task back whose run has ended. It is called with mu held.

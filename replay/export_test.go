@@ -11,10 +11,11 @@ import (
 )
 
 // Places is how many entries of a key are in hand at most; MaxSkipped how many
-// skipped ones are remembered.
+// skipped ones are remembered; MaxHeld how many bytes are in hand.
 const (
 	Places     = places
 	MaxSkipped = maxSkipped
+	MaxHeld    = maxHeld
 )
 
 // TooOld reports whether an INFO is of a server that is too old.
@@ -78,6 +79,9 @@ func (c *Core) OfferSuspect(id uint64, key string, chosen bool) string {
 
 // Release gives back the place that Wanted has reserved for a suspect.
 func (c *Core) Release() { c.c.release() }
+
+// Moved says that Redis no longer has a task's entry under a suspect's consumer.
+func (c *Core) Moved(t Task) { c.c.absolve(t.t.entry) }
 
 // Told returns how many readers are to be told of the suspect's place.
 func (c *Core) Told() int {

@@ -98,7 +98,7 @@ func (r *reader) recover(c *conn, s *stream) error {
 		clear(s.left)
 	}
 	for {
-		room := min(r.count, r.room(s))
+		room := min(r.page(), r.room(s))
 		if room <= 0 {
 			return nil
 		}
@@ -141,6 +141,9 @@ func (r *reader) room(s *stream) int {
 	}
 	return d.core.room(r.class, r.w.limit(r.class))
 }
+
+// page returns how many entries of one stream are claimed at a time.
+func (r *reader) page() int { return min(r.count, maxCount) }
 
 // list reads the pending entries behind the stream's cursor into r.pending.
 func (r *reader) list(c *conn, s *stream, count int) error {
@@ -434,7 +437,7 @@ func (r *reader) reread(c *conn, s *stream) error {
 	var scan *keyQueue
 	d.mu.Lock()
 	// Half of the room is for what is new: other keys do not wait for these.
-	r.skipped, scan = d.core.wanted(s.source, min(r.count, (room+1)/2), r.skipped[:0])
+	r.skipped, scan = d.core.wanted(s.source, min(r.page(), (room+1)/2), r.skipped[:0])
 	d.mu.Unlock()
 	if len(r.skipped) > 0 {
 		r.pending = r.pending[:0]
@@ -462,7 +465,7 @@ func (r *reader) reread(c *conn, s *stream) error {
 		if err != nil {
 			return err
 		}
-		r.adapt(c.bytes-before, len(r.skipped) >= r.count)
+		r.adapt(c.bytes-before, len(r.skipped) >= r.page())
 		r.build(s, items)
 		d.mu.Lock()
 		var noPlace map[entryID]bool
@@ -495,7 +498,7 @@ func (r *reader) rescan(c *conn, s *stream, k *keyQueue) error {
 	after := k.tail
 	s.cursor = after
 	for {
-		page := r.count
+		page := r.page()
 		if err := r.list(c, s, page); err != nil {
 			return err
 		}

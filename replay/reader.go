@@ -15,7 +15,7 @@ import (
 
 const (
 	maxCount   = 256                  // entries of a stream in one read
-	minCount   = 16                   // and as long as there is no backlog
+	minRead    = 64                   // entries of all streams in one, while it is not known how large they are
 	maxRead    = 8 << 20              // bytes after which less is read at a time
 	patience   = 2 * time.Millisecond // how long a read's entries wait for a place
 	fullCheck  = 5 * time.Millisecond
@@ -41,7 +41,8 @@ type reader struct {
 	asked   []*stream
 	flights [2]flight
 	backlog bool // the last read has left entries behind
-	count   int  // entries of a stream in one read, at most
+	count   int  // entries of all streams in one read, at most, but one of each
+	large   bool // the last read was
 	decoder decoder
 	items   []item
 	pending []pendingEntry
@@ -79,7 +80,7 @@ const (
 
 func newReader(n *node, class class) *reader {
 	return &reader{
-		n: n, w: n.w, class: class, kicked: make(chan struct{}, 1), count: minCount,
+		n: n, w: n.w, class: class, kicked: make(chan struct{}, 1), count: minRead,
 		matches: make(map[string][]*bound),
 	}
 }
@@ -317,7 +318,7 @@ func (r *reader) read(ctx context.Context, c *conn, room int) error {
 // ahead makes the next read if f is likely to leave more behind, and there is
 // nothing else to do. It does not block.
 func (r *reader) ahead(ctx context.Context, c *conn, f *flight) *flight {
-	if !r.backlog || r.call.Load() || ctx.Err() != nil || r.n.backlog() > r.w.config.MaxInHand {
+	if !r.backlog || r.large || r.call.Load() || ctx.Err() != nil || r.n.backlog() > r.w.config.MaxInHand {
 		return nil
 	}
 	limit := r.w.limit(r.class)
@@ -350,7 +351,7 @@ func (r *reader) ahead(ctx context.Context, c *conn, f *flight) *flight {
 // ask writes a read's commands. block 0 does not block.
 func (r *reader) ask(c *conn, f *flight, room int, block time.Duration) {
 	n := len(f.streams)
-	f.count = max(1, min(room/n, r.w.limit(r.class)/4/n, r.count))
+	f.count = max(1, min(room/n, r.w.limit(r.class)/4/n, r.count/n, maxCount))
 	words := 7 + 2*n
 	if block > 0 {
 		words += 2
@@ -515,16 +516,17 @@ func (r *reader) answers(c *conn, f *flight) error {
 	return nil
 }
 
-// adapt chooses how many entries of a stream are read at a time: fewer while reads
-// are large, more while they are small and leave a backlog, and few where there is
-// none: what comes next may be large.
+// adapt chooses how many entries are read at a time: fewer while reads are large,
+// more while they are small and leave a backlog, and few where there is none: what
+// comes next may be large.
 func (r *reader) adapt(read int64, backlog bool) {
+	r.large = read > maxRead/2
 	switch {
 	case read > maxRead:
 		r.count = max(1, r.count/2)
 	case !backlog:
-		r.count = max(min(r.count, minCount), r.count/2)
+		r.count = max(min(r.count, minRead), r.count/2)
 	case read < maxRead/4:
-		r.count = min(maxCount, r.count*2)
+		r.count = min(maxCount*max(1, len(r.active)), r.count*2)
 	}
 }

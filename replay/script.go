@@ -122,7 +122,8 @@ return n
 // restart notes that entries are about to be run again.
 //
 // KEYS[1] lease, KEYS[2] stream. ARGV[1] worker id, ARGV[2] group, ARGV[3…] entry
-// ids, each followed by its number of deliveries, the coming one included.
+// ids, each followed by its number of deliveries, the coming one included, and the
+// consumer it is to be pending for.
 // Returns which of the entries are pending, by number from 1; {0} if the worker
 // does not hold the lease: nothing was done.
 var restart = redis.NewScript(`
@@ -130,10 +131,10 @@ if redis.call('GET', KEYS[1]) ~= ARGV[1] then
   return {0}
 end
 local due = {}
-for i = 3, #ARGV, 2 do
-  local held = redis.call('XCLAIM', KEYS[2], ARGV[2], ARGV[1], 0, ARGV[i], 'RETRYCOUNT', ARGV[i + 1], 'JUSTID')
+for i = 3, #ARGV, 3 do
+  local held = redis.call('XCLAIM', KEYS[2], ARGV[2], ARGV[i + 2], 0, ARGV[i], 'RETRYCOUNT', ARGV[i + 1], 'JUSTID')
   if #held == 1 then
-    due[#due + 1] = (i - 1) / 2
+    due[#due + 1] = i / 3
   end
 end
 return due

@@ -44,21 +44,23 @@ func (c *suspicion) release() {
 	}
 }
 
-// clear frees the suspect's place once all its listeners have run: it has not
-// killed the process. Further runs are like those of any entry.
-func (c *suspicion) clear(e *entry) {
+// cleared reports whether an entry has the suspect's place and all its listeners have
+// run: it has not killed the process. Further runs are like those of any entry.
+func (c *suspicion) cleared(e *entry) bool {
 	if c.suspect != e {
-		return
+		return false
 	}
 	for i := range e.tasks {
 		if s := e.tasks[i].state; s == queued || s == running {
-			return
+			return false
 		}
 	}
-	c.absolve(e)
+	return true
 }
 
-// absolve frees the suspect's place if it is this entry's.
+// absolve frees the suspect's place if it is this entry's. By then Redis does not have
+// the entry under the suspect's consumer any more: the next one may kill the process
+// at once, and this one must not be found there.
 func (c *suspicion) absolve(e *entry) {
 	if c.suspect == e {
 		c.suspect = nil
