@@ -141,7 +141,7 @@ func (s *Store) keepBucket(col *collection, w Writer) {
 	}
 	col.kept = s.mem.building
 	age := s.cfg.MessageAge.Milliseconds()
-	write(w, "PEXPIRE", col.key, itoa(age))
+	write(w, "PEXPIRE", col.key, s.age)
 	if until := s.latest + age; col.indexed < until {
 		col.indexed = until + age/4 + 1000
 		index := s.keys.Cache("buckets:" + col.in.id)

@@ -170,6 +170,7 @@ type Store struct {
 
 	unavailable map[string]struct{} // guild ids; what T:cache:unavailable holds
 	self        []byte              // the bot's id, nil: not known
+	age         string              // cfg.MessageAge in ms
 
 	mu    sync.Mutex // guards trims
 	trims trims
@@ -186,7 +187,7 @@ func NewStore(prefix string, shard, shards int, cfg Config) (*Store, error) {
 		return nil, err
 	}
 	keys := wire.NewShard(prefix, shard, shards)
-	s := &Store{keys: keys, cfg: cfg, metrics: newMetrics(cfg.Metrics, keys)}
+	s := &Store{keys: keys, cfg: cfg, metrics: newMetrics(cfg.Metrics, keys), age: itoa(cfg.MessageAge.Milliseconds())}
 	for _, name := range cfg.Off {
 		s.off[kindIndex(dispatch.Kind(name))] = true
 	}

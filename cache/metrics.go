@@ -16,6 +16,7 @@ type metrics struct {
 	entries, kindBytes         [numKinds]prometheus.Gauge
 	evicted, trimmed, expelled prometheus.Counter
 	bytes                      prometheus.Gauge
+	shown                      [numKinds]held
 }
 
 func newMetrics(reg prometheus.Registerer, shard wire.Shard) *metrics {
@@ -55,7 +56,10 @@ func newMetrics(reg prometheus.Registerer, shard wire.Shard) *metrics {
 func (m *metrics) holds(used int64, held *[numKinds]held) {
 	m.bytes.Set(float64(used))
 	for i := range held {
-		m.entries[i].Set(float64(held[i].entries))
-		m.kindBytes[i].Set(float64(held[i].bytes))
+		if held[i] != m.shown[i] {
+			m.shown[i] = held[i]
+			m.entries[i].Set(float64(held[i].entries))
+			m.kindBytes[i].Set(float64(held[i].bytes))
+		}
 	}
 }

@@ -46,18 +46,22 @@ const (
 	numFields
 )
 
-// Fields are the raw values of a payload's fields, nil where it has none. They
-// alias the payload. The zero value is ready to use.
+// Fields are the raw values of a payload's fields. They alias the payload. The zero
+// value is ready to use; it is small, because there is one for each dispatch in hand.
 type Fields struct {
-	values [numFields][]byte
+	payload []byte
+	values  [numFields]span
 	// Object reports whether the payload is a JSON object at all.
 	Object bool
 }
 
+// A span is where in the payload a value is. No value begins at its start.
+type span struct{ from, to uint32 }
+
 // Scan finds the fields of payload in one pass. A payload that is no object, or
 // that breaks off, has the fields found so far; the error then says where.
 func (f *Fields) Scan(payload []byte) error {
-	*f = Fields{}
+	*f = Fields{payload: payload}
 	if !rawjson.IsObject(payload) {
 		return nil
 	}
@@ -65,7 +69,8 @@ func (f *Fields) Scan(payload []byte) error {
 	o.Reset(payload)
 	for o.Next() {
 		if field := fieldOf(o.Key); field != NoField {
-			f.values[field] = o.Value
+			from := cap(payload) - cap(o.Value)
+			f.values[field] = span{uint32(from), uint32(from + len(o.Value))}
 		}
 	}
 	f.Object = o.Err() == nil
@@ -73,7 +78,13 @@ func (f *Fields) Scan(payload []byte) error {
 }
 
 // Raw returns a field's raw value, nil if the payload does not have it.
-func (f *Fields) Raw(field Field) []byte { return f.values[field] }
+func (f *Fields) Raw(field Field) []byte {
+	at := f.values[field]
+	if at.to == 0 {
+		return nil
+	}
+	return f.payload[at.from:at.to]
+}
 
 // Name returns the name of the member that the field is.
 func (field Field) Name() string { return names[field] }
@@ -81,7 +92,7 @@ func (field Field) Name() string { return names[field] }
 // ID returns the identifier in a field, or in the object it holds; nil if there
 // is none (absent, null, empty or of another type).
 func (f *Fields) ID(field Field) []byte {
-	value := f.values[field]
+	value := f.Raw(field)
 	if field == UserObject || field == RoleObject {
 		value = rawjson.Get(value, "id")
 	}
