@@ -1,6 +1,7 @@
 package cache_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/sluicehq/sluice/cache"
 	"github.com/sluicehq/sluice/internal/corpus"
+	"github.com/sluicehq/sluice/internal/dispatch"
 	"github.com/sluicehq/sluice/internal/redistest"
 	"github.com/sluicehq/sluice/internal/wire"
 )
@@ -192,6 +194,61 @@ func TestRoundTrips(t *testing.T) {
 	}
 	if got := misses("GUILD_ROLE_UPDATE", `{"guild_id":"1","role":{"id":"5"}}`); got != 0 {
 		t.Errorf("asked again: %d lookups in Redis, want 0", got)
+	}
+}
+
+// trips counts what goes over a connection, but for what sets one up.
+type trips struct{ n int }
+
+func (h *trips) count(cmd redis.Cmder) {
+	if name := cmd.Name(); name != "hello" && name != "client" {
+		h.n++
+	}
+}
+
+func (h *trips) DialHook(next redis.DialHook) redis.DialHook { return next }
+
+func (h *trips) ProcessHook(next redis.ProcessHook) redis.ProcessHook {
+	return func(ctx context.Context, cmd redis.Cmder) error {
+		h.count(cmd)
+		return next(ctx, cmd)
+	}
+}
+
+func (h *trips) ProcessPipelineHook(next redis.ProcessPipelineHook) redis.ProcessPipelineHook {
+	return func(ctx context.Context, cmds []redis.Cmder) error {
+		h.count(cmds[0])
+		return next(ctx, cmds)
+	}
+}
+
+// TestABatchIsReadInOneRoundTrip looks up one dispatch of each type together, with
+// nothing in memory: one round trip. Once it is there: none.
+func TestABatchIsReadInOneRoundTrip(t *testing.T) {
+	t.Parallel()
+	b := newBench(t, cache.Config{})
+	fill(b)
+	b.forget()
+	counted := redis.NewClient(b.rdb.Options())
+	t.Cleanup(func() { counted.Close() })
+	var h trips
+	counted.AddHook(&h)
+	for i, want := range []int{1, 0} {
+		b.number++
+		b.store.Begin(b.number)
+		var changes []*cache.Change
+		for _, e := range recorded() {
+			if do := dispatch.Lookup(e.Type).Cache.Do; do != dispatch.GuildDelete && do != dispatch.GuildCreate && do != dispatch.SyncThreads && do != dispatch.Remove || i == 0 {
+				changes = append(changes, change(e.Type, e.Payload))
+			}
+		}
+		h.n = 0
+		if _, err := b.store.Prefetch(t.Context(), counted, changes); err != nil {
+			t.Fatal(err)
+		}
+		if h.n != want {
+			t.Errorf("%d round trips for %d dispatches, want %d", h.n, len(changes), want)
+		}
 	}
 }
 
