@@ -39,6 +39,7 @@ func (s *Store) drop(col *collection, id []byte, w Writer) {
 // forget deletes one object and what is beside it from memory, and appends the
 // fields that are to be deleted in Redis.
 func (s *Store) forget(col *collection, id []byte, fields []string) []string {
+	col.kept = 0 // with its last field a message's hash goes, and its expiry with it
 	expires := s.entryExpiry(col)
 	fields = append(fields, s.mem.set(col, id, nil, expires).id)
 	for _, b := range asides[col.kind] {
