@@ -116,7 +116,7 @@ func (r *reader) recover(c *conn, s *stream) error {
 		if err != nil {
 			return err
 		}
-		r.adapt(c.bytes-before, listed == room)
+		r.adapt(c.bytes-before, len(items), listed == room)
 		r.build(s, items)
 		r.offer(s)
 		s.cursor = last
@@ -465,7 +465,7 @@ func (r *reader) reread(c *conn, s *stream) error {
 		if err != nil {
 			return err
 		}
-		r.adapt(c.bytes-before, len(r.skipped) >= r.page())
+		r.adapt(c.bytes-before, len(items), len(r.skipped) >= r.page())
 		r.build(s, items)
 		d.mu.Lock()
 		var noPlace map[entryID]bool
@@ -512,7 +512,7 @@ func (r *reader) rescan(c *conn, s *stream, k *keyQueue) error {
 		if err != nil {
 			return err
 		}
-		r.adapt(c.bytes-before, !end)
+		r.adapt(c.bytes-before, len(items), !end)
 		r.build(s, items)
 		d := r.w.desk
 		d.mu.Lock()
