@@ -280,7 +280,7 @@ func TestScenario065PanicInListener(t *testing.T) {
 		end  func()
 		says string // of the dead letter's error
 	}{
-		{"nil map", func() { var m map[string]int; m["a"] = 1 }, "assignment to entry in nil map"},
+		{"nil map", func() { missing()["a"] = 1 }, "assignment to entry in nil map"},
 		{"nil pointer", func() { var e *listener.Delivery; _ = e.ID }, "nil pointer dereference"},
 		{"Goexit", func() { runtime.Goexit() }, "Goexit"},
 		{"nil", func() { panic(nil) }, "panic called with nil argument"},
@@ -388,3 +388,5 @@ func TestShutdownLetsListenersEndAndAcks(t *testing.T) {
 		t.Errorf("%d entries pending, want the one that was not begun", p)
 	}
 }
+
+func missing() map[string]int { return nil }

@@ -139,7 +139,7 @@ func (m *Model) entity(name string, e entity, d string) (before State) {
 }
 
 // layOver lays an update over what is there and returns what was.
-func (m *Model) layOver(key, field, update string, told bool) State {
+func (m *Model) layOver(key, field, update string, inPart bool) State {
 	old, known := m.get(key, field)
 	if key == "" || field == "" || !isObject(update) {
 		return taken(old)
@@ -149,7 +149,7 @@ func (m *Model) layOver(key, field, update string, told bool) State {
 		value = overlay(old, update)
 	}
 	// The bulk dispatches tell whole entities; an update never completes one.
-	if told == partial && (!known || strings.HasPrefix(old, part)) {
+	if inPart && (!known || strings.HasPrefix(old, part)) {
 		value = part + value
 	}
 	m.set(key, field, value)
