@@ -33,22 +33,11 @@ type link struct {
 
 // dial connects to the node that has key, the session record's.
 func dial(ctx context.Context, rdb redis.UniversalClient, key string) (*link, error) {
-	var node *redis.Client
-	switch c := rdb.(type) {
-	case *redis.Client:
-		node = c
-	case *redis.ClusterClient:
-		var err error
-		if node, err = c.MasterForKey(ctx, key); err != nil {
-			return nil, fmt.Errorf("find the node of %q: %w", key, err)
-		}
-		// A connection is made anew after an error, which may be that the node has
-		// been killed or demoted: the next try is to know. This does not block.
-		c.ReloadState(ctx)
-	default:
-		return nil, fmt.Errorf("a %T can't be committed on: want a *redis.Client or a *redis.ClusterClient", rdb)
+	node, err := redisclient.NodeOf(ctx, rdb, key)
+	if err != nil {
+		return nil, err
 	}
-	conn, err := redisclient.Take(ctx, node.Options())
+	conn, err := redisclient.Take(ctx, node)
 	if err != nil {
 		return nil, err
 	}

@@ -7,8 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/redis/go-redis/v9"
-
+	"github.com/sluicehq/sluice/internal/redisclient"
 	"github.com/sluicehq/sluice/internal/wire"
 )
 
@@ -53,19 +52,11 @@ func newNode(w *Worker, shard wire.Shard, cluster bool) *node {
 
 // connect connects to the node.
 func (n *node) connect(ctx context.Context, buffer int) (*conn, error) {
-	var opt redis.Options
-	switch client := n.w.given.(type) {
-	case *redis.Client:
-		opt = *client.Options()
-	case *redis.ClusterClient:
-		master, err := client.MasterForKey(ctx, n.lanes[0].lease)
-		if err != nil {
-			return nil, err
-		}
-		client.ReloadState(ctx) // the node may be gone: the next try is to know; this does not block
-		opt = *master.Options()
+	opt, err := redisclient.NodeOf(ctx, n.w.given, n.lanes[0].lease)
+	if err != nil {
+		return nil, err
 	}
-	return dial(ctx, opt, buffer)
+	return dial(ctx, *opt, buffer)
 }
 
 // ack queues an entry to be acknowledged. It does not block.
