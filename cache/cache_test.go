@@ -14,6 +14,7 @@ import (
 	"github.com/sluicehq/sluice/cache"
 	"github.com/sluicehq/sluice/internal/corpus"
 	"github.com/sluicehq/sluice/internal/dispatch"
+	"github.com/sluicehq/sluice/internal/proctest"
 	"github.com/sluicehq/sluice/internal/redistest"
 	"github.com/sluicehq/sluice/internal/wire"
 )
@@ -418,13 +419,7 @@ func TestMessageBounds(t *testing.T) {
 		t.Errorf("%d messages after Trim, want the 10 newest", n)
 	}
 	// Everything runs out by itself, the index too.
-	deadline := time.Now().Add(20 * time.Second)
-	for len(b.cacheKeys()) > 0 && time.Now().Before(deadline) {
-		time.Sleep(20 * time.Millisecond)
-	}
-	if left := b.cacheKeys(); len(left) > 0 {
-		t.Errorf("left after their age: %v", left)
-	}
+	proctest.Eventually(t, "all has run out", func() bool { return len(b.cacheKeys()) == 0 })
 	b.now += 60_000
 	if got := b.do("MESSAGE_DELETE", `{"id":"`+ids[39]+`","channel_id":"5","guild_id":"1"}`); got != "" {
 		t.Errorf("memory knows a message that has run out: %s", got)

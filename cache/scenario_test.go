@@ -11,6 +11,7 @@ import (
 
 	"github.com/sluicehq/sluice/cache"
 	"github.com/sluicehq/sluice/internal/corpus"
+	"github.com/sluicehq/sluice/internal/proctest"
 	"github.com/sluicehq/sluice/internal/redistest"
 	"github.com/sluicehq/sluice/internal/wire"
 )
@@ -552,11 +553,5 @@ func TestScenario159MessageCacheUnbounded(t *testing.T) {
 			t.Errorf("%s has %d messages and %d values beside them, want at most %d", key, messages, beside, bound)
 		}
 	}
-	deadline := time.Now().Add(20 * time.Second)
-	for len(b.cacheKeys()) > 0 && time.Now().Before(deadline) {
-		time.Sleep(20 * time.Millisecond)
-	}
-	if left := b.cacheKeys(); len(left) > 0 {
-		t.Errorf("left after their age: %v", left)
-	}
+	proctest.Eventually(t, "all has run out", func() bool { return len(b.cacheKeys()) == 0 })
 }

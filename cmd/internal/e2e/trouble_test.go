@@ -65,7 +65,7 @@ func TestRedisRefuses(t *testing.T) {
 				status, body := get(t, p, "/readyz")
 				return status == 503 && strings.Contains(body, test.code)
 			})
-			time.Sleep(time.Second)
+			r.traffic(t, 500) // which waits
 			if err := r.rdb.Do(t.Context(), test.end...).Err(); err != nil {
 				t.Fatal(err)
 			}
@@ -214,7 +214,7 @@ func TestScenario051Loading(t *testing.T) {
 	r.traffic(t, 50)
 	front.loading(true) // and once more, under load
 	front.cut()
-	time.Sleep(time.Second)
+	r.traffic(t, 200) // which waits
 	front.loading(false)
 	stop()
 	r.drained(t)
